@@ -1,0 +1,104 @@
+/* tilelang.h - the C API of tlc: compile, explain, write out and simulate tile kernels for Ascend.
+ *
+ *   TlContext *c = tl_open(NULL);
+ *   if (tl_load(c, "gemm.tl", text, len) && tl_lower(c, &(TlLower){.chip = "910B2"})) {
+ *     puts(tl_emit(c, "ascendc"));
+ *     tl_sim(c, args, n_args, &(TlSim){.checks = 1}, &result);
+ *   }
+ *   fputs(tl_diags_text(c), stderr);
+ *   tl_close(c);
+ *
+ * Ownership: every string returned belongs to the context and lives until tl_close (or the next tl_load).
+ * Threads: a context is used by one thread at a time; contexts share nothing.
+ * Errors: functions return 0 / NULL on failure and leave diagnostics in the context; nothing is printed,
+ * nothing exits. When memory runs out the call fails with TL0001. */
+#ifndef TILELANG_H
+#define TILELANG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(_WIN32)
+#define TL_API
+#else
+#define TL_API __attribute__((visibility("default")))
+#endif
+
+typedef struct TlContext TlContext;
+
+/* ---- life --------------------------------------------------------------------------------------------- */
+
+/* realloc-like allocator (size 0 frees); NULL: the C library's. Returns NULL if the first allocation fails. */
+TL_API TlContext *tl_open(void *(*alloc)(void *user, void *old, size_t size), void *user);
+TL_API void tl_close(TlContext *c);
+TL_API const char *tl_version(void);
+
+/* ---- text in, text out ----------------------------------------------------------------------------------- */
+
+/* Parses and verifies IR text (docs/ir.md). Drops what the context held before. */
+TL_API int tl_load(TlContext *c, const char *name, const char *text, size_t len);
+/* The current IR as canonical text. */
+TL_API const char *tl_text(TlContext *c);
+
+/* ---- lowering --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  const char *chip; /* "910B2" …; NULL: the default chip */
+  const char *last; /* stop after this pass; NULL: all */
+  int no_auto_sync; /* keep only hand-written flags and barriers */
+  int no_auto_memory; /* no reuse of addresses */
+  int keep_text;    /* remember the IR text after every pass for tl_text_after */
+  int verify_each;  /* verify and re-read the printed text after every pass */
+} TlLower;
+TL_API int tl_lower(TlContext *c, const TlLower *opt);
+/* IR text after the named pass; needs keep_text. NULL: no such pass (diagnostic). */
+TL_API const char *tl_text_after(TlContext *c, const char *pass);
+/* i-th pass name with its one-line description ("name\tdoc"), NULL past the end. */
+TL_API const char *tl_pass_at(int i);
+/* What was chosen and why, for people: buffers by memory with bytes used of bytes there, live ranges, flags with the hazard each orders, remarks. */
+TL_API const char *tl_explain(TlContext *c);
+/* The same as JSON: {"kernel","chip","cores","buffers":[{name,space,dtype,shape,layout,addr,bytes,live:[from,to],why,line}],
+ * "memory":[{space,used,available}],"flags":[{kind,src,dst,id,why,line}],"remarks":[{pass,line,text}],"times":[{pass,seconds}]} */
+TL_API const char *tl_explain_json(TlContext *c);
+/* Parameters as JSON: [{"name","kind":"tensor"|"scalar","dtype","shape":[int | "expr text"],"out":bool,"workspace":bool}], and grid. */
+TL_API const char *tl_signature_json(TlContext *c);
+
+/* ---- writing ------------------------------------------------------------------------------------------------- */
+
+/* C++ source for "ascendc" (= "auto") or "pto" from the lowered program; NULL with diagnostics if it cannot. */
+TL_API const char *tl_emit(TlContext *c, const char *target);
+
+/* ---- simulation ----------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  void *data;         /* tensor: contiguous row-major bytes; written for out tensors */
+  int64_t shape[6];   /* tensor: actual sizes */
+  union { int64_t i; double f; } scalar;
+} TlArg;
+typedef struct { int checks; int threads; int max_faults; } TlSim;
+typedef struct {
+  int64_t blocks, instructions, gm_read_bytes, gm_write_bytes;
+  int32_t cores_used, cores; /* of the kind the kernel runs on */
+} TlSimResult;
+/* Runs the lowered kernel; args in parameter order. 0 when a fault was found (diagnostics say which). */
+TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result);
+
+/* ---- diagnostics ------------------------------------------------------------------------------------------------ */
+
+TL_API int tl_error_count(TlContext *c);
+/* [{"code":"TL0601","severity":"error","title","text","file","line","col","other":{"text","file","line","col"}|null,"fix"|null}] */
+TL_API const char *tl_diags_json(TlContext *c);
+/* For a terminal, one paragraph each, with the line of the .tl text and a caret when the place is in the .tl text. */
+TL_API const char *tl_diags_text(TlContext *c);
+TL_API void tl_diags_clear(TlContext *c);
+/* Chips: "name\tfamily\taic\taiv\tmhz", NULL past the end. */
+TL_API const char *tl_chip_at(int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

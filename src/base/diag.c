@@ -1,0 +1,59 @@
+/* diag.c - the list of diagnostics of a context. Rendering is api.c's (text, JSON) and Python's. */
+#include "base.h"
+
+#include <string.h>
+
+static const struct { int number; Severity severity; const char *title; } info[DIAG_COUNT] = {
+#define DIAG(id, number, severity, title) [DIAG_##id] = {number, SEV_##severity, title},
+#include "diag.def"
+#undef DIAG
+};
+
+enum { DEFAULT_LIMIT = 20 };
+
+void diags_init(Diags *d, Arena *a) {
+  memset(d, 0, sizeof *d);
+  d->arena = a;
+  d->limit = DEFAULT_LIMIT;
+}
+
+static const char *format(Arena *a, const char *fmt, va_list ap) {
+  Text t;
+  text_init(&t, a);
+  text_vprintf(&t, fmt, ap);
+  return text_str(&t);
+}
+
+Diag *diag_add(Diags *d, DiagCode code, Loc loc, const char *fmt, ...) {
+  Diag g = {.code = code, .severity = info[code].severity, .loc = loc};
+  va_list ap;
+  va_start(ap, fmt);
+  g.text = format(d->arena, fmt, ap);
+  va_end(ap);
+  if (g.severity == SEV_ERROR && d->n_errors++ >= d->limit && d->list.len) {
+    Diag *spare = arena_new(d->arena, Diag); /* counted, not kept: callers may still fill it */
+    *spare = g;
+    return spare;
+  }
+  vec_push(d->arena, &d->list, g);
+  return &d->list.data[d->list.len - 1];
+}
+
+void diag_other(Diags *d, Diag *g, Loc loc, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  g->other = loc;
+  g->other_text = format(d->arena, fmt, ap);
+  va_end(ap);
+}
+
+void diag_fix(Diags *d, Diag *g, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  g->fix = format(d->arena, fmt, ap);
+  va_end(ap);
+}
+
+int diag_number(DiagCode code) { return info[code].number; }
+const char *diag_title(DiagCode code) { return info[code].title; }
+Severity diag_severity(DiagCode code) { return info[code].severity; }

@@ -1,0 +1,207 @@
+/* affine.c - what can be known of integer expressions without running them.
+ *
+ * An expression is read as a linear form  c + sum(coef * atom)  over atoms that are not linear themselves
+ * (variables, quotients, element loads). Equal atoms cancel, so `%k * 64 + 64 - %k * 64` is 64. Bounds of the
+ * remaining atoms come from loops, the grid and the definition of lets. Everything saturates: INT64_MIN / MAX mean "open". */
+#include "ir.h"
+
+enum { MAX_TERMS = 12, MAX_DEPTH = 40 };
+
+typedef struct { const IrExpr *atom; int64_t coef; } Term;
+typedef struct { Term term[MAX_TERMS]; int n; int64_t c; bool ok; } Linear;
+
+static int64_t sat_add(int64_t a, int64_t b) {
+  int64_t r;
+  if (a == INT64_MIN || b == INT64_MIN) return INT64_MIN;
+  if (a == INT64_MAX || b == INT64_MAX) return INT64_MAX;
+  return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN : INT64_MAX) : r;
+}
+
+static int64_t sat_mul(int64_t a, int64_t b) {
+  int64_t r;
+  if (a == 0 || b == 0) return 0;
+  bool neg = (a < 0) != (b < 0);
+  if (a == INT64_MIN || b == INT64_MIN || a == INT64_MAX || b == INT64_MAX) return neg ? INT64_MIN : INT64_MAX;
+  return __builtin_mul_overflow(a, b, &r) ? (neg ? INT64_MIN : INT64_MAX) : r;
+}
+
+static void add_term(Linear *l, const IrExpr *atom, int64_t coef) {
+  for (int i = 0; i < l->n; i++)
+    if (ir_expr_equal(l->term[i].atom, atom)) {
+      if (__builtin_add_overflow(l->term[i].coef, coef, &l->term[i].coef)) l->ok = false;
+      if (!l->term[i].coef) l->term[i] = l->term[--l->n];
+      return;
+    }
+  if (!coef) return;
+  if (l->n == MAX_TERMS) l->ok = false;
+  else l->term[l->n++] = (Term){atom, coef};
+}
+
+static void linearize(Linear *l, const IrExpr *e, int64_t scale, int depth) {
+  int64_t v;
+  if (dtype_is_float(e->type) || depth > MAX_DEPTH) {
+    l->ok = false;
+    return;
+  }
+  switch (e->op) {
+  case EX_INT:
+    if (__builtin_mul_overflow(e->i, scale, &v) || __builtin_add_overflow(l->c, v, &l->c)) l->ok = false;
+    return;
+  case EX_ADD:
+    linearize(l, e->arg[0], scale, depth + 1);
+    linearize(l, e->arg[1], scale, depth + 1);
+    return;
+  case EX_SUB:
+    linearize(l, e->arg[0], scale, depth + 1);
+    linearize(l, e->arg[1], scale == INT64_MIN ? 0 : -scale, depth + 1);
+    return;
+  case EX_MUL:
+    if (e->arg[1]->op == EX_INT && !__builtin_mul_overflow(scale, e->arg[1]->i, &v)) {
+      linearize(l, e->arg[0], v, depth + 1);
+      return;
+    }
+    break;
+  case EX_NEG: linearize(l, e->arg[0], -scale, depth + 1); return;
+  case EX_CAST:
+    if (!dtype_is_float(e->arg[0]->type) && dtype_size(e->type) >= 4 && dtype_size(e->arg[0]->type) >= 4) {
+      linearize(l, e->arg[0], scale, depth + 1);
+      return;
+    }
+    break;
+  case EX_VAR:
+    if (e->var->kind == VAR_LET && e->var->def && !dtype_is_float(e->var->type) && e->var->def->set.value->op != EX_LOAD) {
+      linearize(l, e->var->def->set.value, scale, depth + 1);
+      return;
+    }
+    break;
+  default: break;
+  }
+  add_term(l, e, scale);
+}
+
+static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth);
+
+static IrRange range_linear(const IrKernel *k, const Linear *l, int depth) {
+  IrRange r = {l->c, l->c};
+  for (int i = 0; i < l->n; i++) {
+    IrRange a = range_of(k, l->term[i].atom, depth + 1);
+    int64_t c = l->term[i].coef;
+    r.lo = sat_add(r.lo, sat_mul(c > 0 ? a.lo : a.hi, c));
+    r.hi = sat_add(r.hi, sat_mul(c > 0 ? a.hi : a.lo, c));
+  }
+  return r;
+}
+
+static bool is_size_symbol(const IrKernel *k, const IrVar *v) {
+  for (uint32_t i = 0; i < k->params.len; i++) {
+    const IrBuf *b = k->params.data[i].buf;
+    for (int d = 0; b && d < b->rank; d++)
+      if (b->shape[d]->op == EX_VAR && b->shape[d]->var == v) return true;
+  }
+  return false;
+}
+
+static IrRange range_var(const IrKernel *k, const IrVar *v, int depth) {
+  IrRange open = {INT64_MIN, INT64_MAX};
+  switch (v->kind) {
+  case VAR_VID: return (IrRange){0, 1};
+  case VAR_PARAM: return is_size_symbol(k, v) ? (IrRange){1, INT32_MAX} : open;
+  case VAR_GRID:
+    for (uint32_t i = 0; i < k->grid.len; i++)
+      if (k->grid.data[i] == v) {
+        IrRange n = range_of(k, k->grid_ext.data[i], depth + 1);
+        return (IrRange){0, n.hi == INT64_MAX ? INT64_MAX : max_i64(n.hi - 1, 0)};
+      }
+    return open;
+  case VAR_LOOP: {
+    if (!v->def) return open;
+    if (v->def->op == ST_PARALLEL) {
+      for (int i = 0; i < v->def->par.n; i++)
+        if (v->def->par.vars[i] == v) {
+          IrRange n = range_of(k, v->def->par.ext[i], depth + 1);
+          return (IrRange){0, n.hi == INT64_MAX ? INT64_MAX : max_i64(n.hi - 1, 0)};
+        }
+      return open;
+    }
+    if (v->def->loop.step->op != EX_INT || v->def->loop.step->i <= 0) return open;
+    IrRange lo = range_of(k, v->def->loop.lo, depth + 1), hi = range_of(k, v->def->loop.hi, depth + 1);
+    return (IrRange){lo.lo, hi.hi == INT64_MAX ? INT64_MAX : max_i64(hi.hi - 1, lo.lo)};
+  }
+  case VAR_LET: return v->def ? range_of(k, v->def->set.value, depth + 1) : open;
+  default: return open;
+  }
+}
+
+static int64_t div_floor(int64_t a, int64_t b) {
+  if (a == INT64_MIN || a == INT64_MAX) return a;
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth) {
+  IrRange open = {INT64_MIN, INT64_MAX};
+  if (depth > MAX_DEPTH || dtype_is_float(e->type)) return open;
+  switch (e->op) {
+  case EX_INT: return (IrRange){e->i, e->i};
+  case EX_VAR: return range_var(k, e->var, depth);
+  case EX_MIN:
+  case EX_MAX: {
+    IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
+    return e->op == EX_MIN ? (IrRange){min_i64(a.lo, b.lo), min_i64(a.hi, b.hi)}
+                           : (IrRange){max_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
+  }
+  case EX_FDIV:
+    if (e->arg[1]->op == EX_INT && e->arg[1]->i > 0) {
+      IrRange a = range_of(k, e->arg[0], depth + 1);
+      return (IrRange){div_floor(a.lo, e->arg[1]->i), div_floor(a.hi, e->arg[1]->i)};
+    }
+    return open;
+  case EX_MOD:
+    if (e->arg[1]->op == EX_INT && e->arg[1]->i > 0) {
+      IrRange a = range_of(k, e->arg[0], depth + 1);
+      if (a.lo >= 0 && a.hi < e->arg[1]->i) return a;
+      return (IrRange){0, e->arg[1]->i - 1};
+    }
+    return open;
+  case EX_SELECT: {
+    IrRange a = range_of(k, e->arg[1], depth + 1), b = range_of(k, e->arg[2], depth + 1);
+    return (IrRange){min_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
+  }
+  case EX_ADD:
+  case EX_SUB:
+  case EX_MUL:
+  case EX_NEG:
+  case EX_CAST: {
+    Linear l = {.ok = true};
+    linearize(&l, e, 1, depth);
+    if (l.ok && !(l.n == 1 && l.c == 0 && l.term[0].coef == 1 && l.term[0].atom == e)) return range_linear(k, &l, depth);
+    if (e->op == EX_MUL) {
+      IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
+      if (a.lo >= 0 && b.lo >= 0) return (IrRange){sat_mul(a.lo, b.lo), sat_mul(a.hi, b.hi)};
+    }
+    return open;
+  }
+  default: return e->type == DT_BOOL ? (IrRange){0, 1} : open;
+  }
+}
+
+IrRange ir_range(const IrKernel *k, const IrExpr *e) { return range_of(k, e, 0); }
+
+bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b) {
+  if (a->op == EX_MIN && (ir_prove_le(k, a->arg[0], b) || ir_prove_le(k, a->arg[1], b))) return true;
+  if (b->op == EX_MAX && (ir_prove_le(k, a, b->arg[0]) || ir_prove_le(k, a, b->arg[1]))) return true;
+  if (b->op == EX_MIN) return ir_prove_le(k, a, b->arg[0]) && ir_prove_le(k, a, b->arg[1]);
+  if (a->op == EX_MAX) return ir_prove_le(k, a->arg[0], b) && ir_prove_le(k, a->arg[1], b);
+  Linear l = {.ok = true};
+  linearize(&l, a, 1, 0);
+  linearize(&l, b, -1, 0);
+  return l.ok && range_linear(k, &l, 0).hi <= 0;
+}
+
+bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff) {
+  (void)k;
+  Linear l = {.ok = true};
+  linearize(&l, a, 1, 0);
+  linearize(&l, b, -1, 0);
+  *diff = l.c;
+  return l.ok && l.n == 0;
+}

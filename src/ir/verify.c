@@ -1,0 +1,794 @@
+/* verify.c - the numbered rules of docs/ir.md.
+ *
+ * One walk over the kernel in program order. Going in, names are opened; leaving a block closes what it declared, so
+ * "known here" is one flag a name. Each statement passes the rules of its kind, each op those of its table row, and at
+ * the lowered level those of the hardware instruction it stands for.
+ *
+ * A rule speaks only of what is certain. Sizes are often symbolic, so a rule that compares numbers does so when both
+ * are constants (or differ by a constant) and is silent otherwise; the simulator checks the rest. For bounds there are
+ * two proofs: the interval of an offset lies outside for all values, or an end of the interval lies outside and is reached.
+ * The second needs an `exact` expression (every index in it once, with constant bounds) in a place that always runs.
+ *
+ * Breaks of the data model (which the text cannot express, only a faulty pass) are reported as TL0002. */
+#include "ir.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  const IrModule *m;
+  IrKernel *k;
+  Diags *d;
+  Arena *a;
+  bool lowered;
+  bool *var_open, *buf_open, *buf_written; /* by id */
+  Vec(uint32_t) opened;                    /* id << 1 | is_buf: closed when the block ends */
+  const IrStmt *side, *par;                /* enclosing cube or vector, parallel */
+  const IrStmt *at;                        /* the statement being looked at; NULL: the head of the kernel */
+  int loops;                               /* enclosing for and while, within side and parallel */
+  int inner;                               /* enclosing statements with a body, sides not counted */
+  int maybe;                               /* > 0: the place may not run */
+} Verifier;
+
+static void check_block(Verifier *v, IrBlock *b);
+
+/* ---- reporting ---------------------------------------------------------------------------------------------- */
+
+static Loc where(const Verifier *v) { return v->at ? v->at->loc : v->k->loc; }
+
+/* A warning that is in the list already (the IR is verified after every pass) is not repeated. */
+static Diag *report(Verifier *v, DiagCode code, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Text t;
+  text_init(&t, v->a);
+  text_vprintf(&t, fmt, ap);
+  va_end(ap);
+  const char *text = text_str(&t);
+  for (uint32_t i = 0; diag_severity(code) != SEV_ERROR && i < v->d->list.len; i++) {
+    Diag *g = &v->d->list.data[i];
+    if (g->code == code && !strcmp(g->text, text)) return g;
+  }
+  return diag_add(v->d, code, where(v), "%s", text);
+}
+
+#define bad(v, rule, ...) report(v, DIAG_RULE_##rule, __VA_ARGS__)
+
+static const char *expr_text(Verifier *v, const IrExpr *e) { return ir_expr_str(v->a, e); }
+static const char *region_text(Verifier *v, const IrRegion *r) { return ir_region_str(v->a, r); }
+static const char *shape_text(Verifier *v, IrExpr *const *ext, int n) { return ir_shape_str(v->a, ext, n); }
+
+static const char *stmt_word(const IrStmt *s) {
+  static const char *const words[ST_COUNT - OP_COUNT] = {
+      "alloc",  "let",      "var",       "assignment", "store",     "for",        "parallel", "if",    "while",
+      "cube",   "vector",   "set_flag",  "wait_flag",  "barrier",   "cross_set",  "cross_wait", "sync_all", "break",
+      "continue"};
+  return s->op < OP_COUNT ? op_info[s->op].name : words[s->op - OP_COUNT];
+}
+
+static const char *tname(int t) { return dtype_info[t].name; }
+static const char *sname(const IrBuf *b) { return space_info[b->space].name; }
+static long long ll(int64_t v) { return (long long)v; }
+
+/* ---- what is certain of numbers ----------------------------------------------------------------------------- */
+
+static bool is_const(const IrExpr *e, int64_t *out) {
+  if (e->op == EX_INT) *out = e->i;
+  return e->op == EX_INT;
+}
+
+/* Are both ends of ir_range(e) reached? Yes when every index occurs once and has constant bounds. */
+static bool exact(const Verifier *v, const IrExpr *e, const IrVar **seen, int *n) {
+  enum { MOST = 8 };
+  switch (e->op) {
+  case EX_INT: return true;
+  case EX_ADD:
+  case EX_SUB: return exact(v, e->arg[0], seen, n) && exact(v, e->arg[1], seen, n);
+  case EX_MUL: return e->arg[1]->op == EX_INT && exact(v, e->arg[0], seen, n);
+  case EX_VAR: break;
+  default: return false;
+  }
+  const IrVar *x = e->var;
+  for (int i = 0; i < *n; i++)
+    if (seen[i] == x) return false;
+  if (*n == MOST) return false;
+  seen[(*n)++] = x;
+  if (x->kind == VAR_VID) return true;
+  if (x->kind == VAR_GRID) {
+    for (uint32_t i = 0; i < v->k->grid.len; i++)
+      if (v->k->grid.data[i] == x) return ir_is_const(v->k->grid_ext.data[i]) && v->k->grid_ext.data[i]->i > 0;
+    return false;
+  }
+  if (x->kind != VAR_LOOP || !x->def) return false;
+  if (x->def->op == ST_PARALLEL) {
+    for (int i = 0; i < x->def->par.n; i++)
+      if (x->def->par.vars[i] == x) return ir_is_const(x->def->par.ext[i]) && x->def->par.ext[i]->i > 0;
+    return false;
+  }
+  return ir_is_const(x->def->loop.lo) && ir_is_const(x->def->loop.hi) && ir_is_int(x->def->loop.step, 1) &&
+         x->def->loop.hi->i > x->def->loop.lo->i;
+}
+
+static bool is_exact(const Verifier *v, const IrExpr *e) {
+  const IrVar *seen[8];
+  int n = 0;
+  return !v->maybe && exact(v, e, seen, &n);
+}
+
+/* Is off .. off + ext outside 0 .. size for certain? *reach: how far it goes. */
+static bool outside(Verifier *v, IrExpr *off, IrExpr *ext, IrExpr *size, int64_t *reach) {
+  IrExpr *end = ir_binary(v->k, EX_ADD, off, ext), *over = ir_binary(v->k, EX_SUB, end, size);
+  IrRange r = ir_range(v->k, off), o = ir_range(v->k, over), e = ir_range(v->k, end);
+  if (ir_is_const(ext) && ext->i <= 0) return false;
+  if (r.hi < 0 || (r.lo < 0 && r.lo != INT64_MIN && is_exact(v, off))) {
+    *reach = r.hi < 0 ? r.hi : r.lo;
+    return true;
+  }
+  if ((o.lo > 0 && o.lo != INT64_MAX) || (o.hi > 0 && o.hi != INT64_MAX && is_exact(v, over))) {
+    *reach = o.lo > 0 ? e.lo : e.hi;
+    return true;
+  }
+  return false;
+}
+
+/* ---- names and expressions ---------------------------------------------------------------------------------- */
+
+static void open_var(Verifier *v, const IrVar *x) {
+  if (x->id == 0 || x->id >= v->k->vars.len || v->k->vars.data[x->id] != x) {
+    report(v, DIAG_INTERNAL, "variable %%%s is not in the kernel's table", x->name);
+    return;
+  }
+  v->var_open[x->id] = true;
+  vec_push(v->a, &v->opened, x->id << 1);
+}
+
+static void open_buf(Verifier *v, const IrBuf *b) {
+  if (b->id == 0 || b->id >= v->k->bufs.len || v->k->bufs.data[b->id] != b) {
+    report(v, DIAG_INTERNAL, "buffer %%%s is not in the kernel's table", b->name);
+    return;
+  }
+  v->buf_open[b->id] = true;
+  vec_push(v->a, &v->opened, b->id << 1 | 1);
+}
+
+static void close_to(Verifier *v, uint32_t mark) {
+  while (v->opened.len > mark) {
+    uint32_t x = v->opened.data[--v->opened.len];
+    if (x & 1) v->buf_open[x >> 1] = false;
+    else v->var_open[x >> 1] = false;
+  }
+}
+
+static void use_var(Verifier *v, const IrVar *x) {
+  if (x->id >= v->k->vars.len || !v->var_open[x->id]) {
+    Diag *g = bad(v, NAME_SCOPE, "%%%s is used outside the block that declares it", x->name);
+    diag_other(v->d, g, x->loc, "%%%s is declared here", x->name);
+    diag_fix(v->d, g, "declare %%%s as `var` before the outer block and assign it inside", x->name);
+  } else if (x->kind == VAR_VID && v->side && v->side->op == ST_CUBE) {
+    Diag *g = bad(v, VID_CUBE, "%%%s numbers the vector cores of a block and is used on the cube side", x->name);
+    diag_fix(v->d, g, "split the work by %%%s inside `vector` only", x->name);
+  }
+}
+
+static bool use_buf(Verifier *v, const IrBuf *b) {
+  if (b->id < v->k->bufs.len && v->buf_open[b->id]) return true;
+  Diag *g = bad(v, NAME_SCOPE, "%%%s is used outside the block that allocates it", b->name);
+  diag_other(v->d, g, b->loc, "%%%s is allocated here", b->name);
+  diag_fix(v->d, g, "move the allocation of %%%s before the outer block", b->name);
+  return false;
+}
+
+static char space_side(Space s) {
+  switch (s) {
+  case SPACE_L1:
+  case SPACE_L0A:
+  case SPACE_L0B:
+  case SPACE_L0C: return 'c';
+  case SPACE_UB: return 'v';
+  default: return 'b';
+  }
+}
+
+static bool wrong_side(const Verifier *v, char side) {
+  return v->side && side != 'b' && side != (v->side->op == ST_CUBE ? 'c' : 'v');
+}
+
+static const char *side_word(char side) { return side == 'c' ? "cube" : "vector"; }
+
+static void side_of_buf(Verifier *v, const IrBuf *b) {
+  char side = space_side(b->space);
+  if (!wrong_side(v, side)) return;
+  Diag *g = bad(v, SIDE_PIPE, "%%%s is in %s, a memory of the %s core, and is used inside `%s`", b->name, sname(b),
+                side_word(side), stmt_word(v->side));
+  diag_fix(v->d, g, "move the statement into the `%s` block", side_word(side));
+}
+
+static void check_expr(Verifier *v, IrExpr *e);
+
+static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
+  for (int i = 0; i < b->rank; i++) check_expr(v, idx[i]);
+  if (!use_buf(v, b)) return;
+  side_of_buf(v, b);
+  if (v->lowered && b->space != SPACE_UB && b->space != SPACE_GM) {
+    Diag *g = bad(v, ELEMENT_SPACE, "an element of %%%s is accessed; the scalar unit does not reach %s", b->name,
+                  sname(b));
+    diag_fix(v->d, g, "move the tile to UB or GM first");
+  }
+  for (int i = 0; i < b->rank; i++) {
+    int64_t reach;
+    if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach)) continue;
+    Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %lld; the dimension has %s", i, b->name,
+                  shape_text(v, idx, b->rank), ll(reach < 0 ? reach : reach - 1), expr_text(v, b->shape[i]));
+    diag_fix(v->d, g, "keep `%s` between 0 and %s - 1", expr_text(v, idx[i]), expr_text(v, b->shape[i]));
+    return;
+  }
+}
+
+static void check_expr(Verifier *v, IrExpr *e) {
+  switch (e->op) {
+  case EX_INT:
+  case EX_FLOAT: return;
+  case EX_VAR: use_var(v, e->var); return;
+  case EX_LOAD: check_element(v, e->buf, e->idx); return;
+  default: break;
+  }
+  bool lazy = e->op == EX_SELECT || e->op == EX_LAND || e->op == EX_LOR;
+  for (int i = 0; i < e->n; i++) {
+    v->maybe += lazy && i;
+    check_expr(v, e->arg[i]);
+    v->maybe -= lazy && i;
+  }
+  int64_t c;
+  if ((e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type) && ir_is_int(e->arg[1], 0)) {
+    Diag *g = bad(v, DIV_ZERO, "`%s` divides by 0", expr_text(v, e));
+    diag_fix(v->d, g, "use a divisor that is not 0");
+  }
+  if ((e->op == EX_SHL || e->op == EX_SHR) && is_const(e->arg[1], &c) && (c < 0 || c >= dtype_info[e->type].bits)) {
+    Diag *g = bad(v, SHIFT_RANGE, "`%s` shifts %s by %lld", expr_text(v, e), tname(e->type), ll(c));
+    diag_fix(v->d, g, "shift by 0 to %d", dtype_info[e->type].bits - 1);
+  }
+}
+
+static void check_int(Verifier *v, IrExpr *e, const char *what) {
+  if (dtype_is_float(e->type)) report(v, DIAG_INTERNAL, "%s `%s` has dtype %s", what, expr_text(v, e), tname(e->type));
+  check_expr(v, e);
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------ */
+
+static void check_region_bounds(Verifier *v, const IrRegion *r) {
+  const IrBuf *b = r->buf;
+  for (int i = 0; i < b->rank; i++) {
+    int64_t reach, c;
+    if (!v->lowered && is_const(r->ext[i], &c) && c < 1) {
+      Diag *g = bad(v, REGION_EMPTY, "region %s has %lld elements in dimension %d", region_text(v, r), ll(c), i);
+      diag_fix(v->d, g, "use an extent of at least 1");
+      return;
+    }
+    if (b->space == SPACE_GM && !v->lowered) {
+      IrRange end = ir_range(v->k, ir_binary(v->k, EX_ADD, r->off[i], r->ext[i]));
+      IrRange past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
+      bool empty = ir_is_int(b->shape[i], 0);
+      if (empty || (end.hi > 0 && (past.lo < 0 || past.lo == INT64_MAX))) continue;
+      Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements",
+                    region_text(v, r), i, b->name, expr_text(v, b->shape[i]));
+      diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
+      return;
+    }
+    if (!outside(v, r->off[i], r->ext[i], b->shape[i], &reach)) continue;
+    Diag *g = bad(v, REGION_OUTSIDE, "region %s reaches %s%lld in dimension %d; %%%s has %s elements there",
+                  region_text(v, r), reach < 0 ? "" : "element ", ll(reach < 0 ? reach : reach - 1), i, b->name,
+                  expr_text(v, b->shape[i]));
+    diag_fix(v->d, g, "use a smaller offset or extent, or allocate %%%s larger", b->name);
+    return;
+  }
+}
+
+static void check_region(Verifier *v, const IrRegion *r) {
+  for (int i = 0; i < r->buf->rank; i++) {
+    check_int(v, r->off[i], "offset");
+    check_int(v, r->ext[i], "extent");
+  }
+  if (!use_buf(v, r->buf)) return;
+  check_region_bounds(v, r);
+}
+
+/* ---- statements --------------------------------------------------------------------------------------------- */
+
+static int n_operands(const IrStmt *s) { return ir_n_in(s->op) + (int)strlen(op_info[s->op].out); }
+static bool check_row(Verifier *v, const IrStmt *s) {
+  const OpInfo *op = &op_info[s->op];
+  if (s->n_args != n_operands(s)) {
+    report(v, DIAG_INTERNAL, "'%s' has %d operands, its table row %d", op->name, s->n_args, n_operands(s));
+    return false;
+  }
+  for (int i = 0; i < s->n_args; i++) {
+    char want = i < ir_n_in(s->op) ? op->in[i] : 'r';
+    if (want != 'e' && (want == 's') != (s->args[i].kind == ARG_SCALAR)) {
+      report(v, DIAG_INTERNAL, "operand %d of '%s' has the wrong kind", i, op->name);
+      return false;
+    }
+  }
+  for (int i = 0; i < s->n_attrs; i++)
+    if (!(op->attrs >> s->attrs[i].key & 1))
+      report(v, DIAG_INTERNAL, "'%s' takes no attribute '%s'", op->name, attr_info[s->attrs[i].key].name);
+  return true;
+}
+
+static void check_op(Verifier *v, const IrStmt *s) {
+  if (v->par) {
+    Diag *g = bad(v, PARALLEL_BODY, "'%s' works on tiles and stands inside `parallel`", op_info[s->op].name);
+    diag_other(v->d, g, v->par->loc, "the parallel loop");
+    diag_fix(v->d, g, "move it out of the loop, or write it with elements");
+  }
+  if (!check_row(v, s)) return;
+  if (v->lowered && op_info[s->op].level == 's') {
+    Diag *g = bad(v, LOWERED_OP, "'%s' is no instruction of the chip", op_info[s->op].name);
+    diag_fix(v->d, g, "leave `lowered` out of the kernel's head and let the passes lower it");
+    return;
+  }
+  uint32_t before = v->d->n_errors;
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind == ARG_SCALAR) check_expr(v, s->args[i].scalar);
+    else check_region(v, &s->args[i].region);
+    if (i >= ir_n_in(s->op)) v->buf_written[s->args[i].region.buf->id] = true;
+  }
+  for (int i = 0; i < s->n_attrs; i++)
+    if (attr_info[s->attrs[i].key].value == 'e') check_expr(v, s->attrs[i].value);
+  if (v->d->n_errors == before) ir_verify_op(v->k, v->d, s, v->side);
+}
+
+static void check_layout(Verifier *v, const IrBuf *b) {
+  bool legal = b->layout == LAYOUT_ND || b->rank >= 2;
+  switch (b->space) {
+  case SPACE_UB: legal = b->layout == LAYOUT_ND; break;
+  case SPACE_L1:
+  case SPACE_L0C: legal &= v->lowered ? b->layout == LAYOUT_NZ : true; break;
+  case SPACE_L0A: legal &= v->lowered ? b->layout == LAYOUT_ZZ || b->layout == LAYOUT_NZ : true; break;
+  case SPACE_L0B: legal &= v->lowered ? b->layout == LAYOUT_ZN : true; break;
+  default: break;
+  }
+  if (legal) return;
+  Diag *g = bad(v, LAYOUT, "%%%s %s in %s has layout %s", b->name, shape_text(v, b->shape, b->rank), sname(b),
+                layout_name[b->layout]);
+  diag_fix(v->d, g, "%s",
+           b->space == SPACE_UB ? "UB holds rows: leave the layout out"
+           : b->rank < 2        ? "a fractal layout needs two dimensions"
+                                : "use nz in L1 and L0C, zz in L0A, zn in L0B");
+}
+
+static void check_address(Verifier *v, const IrBuf *b) {
+  if (b->addr == -1) {
+    if (!v->lowered) return;
+    Diag *g = bad(v, ADDR_MISSING, "%%%s in %s has no address", b->name, sname(b));
+    diag_fix(v->d, g, "write `at` with a byte address, or let the memplan pass choose");
+    return;
+  }
+  if (!space_info[b->space].physical) {
+    Diag *g = bad(v, ADDR_SPACE, "%%%s has address %lld but its memory (%s) is not decided", b->name, ll(b->addr),
+                  sname(b));
+    diag_fix(v->d, g, "allocate it in ub, l1, l0a, l0b or l0c");
+    return;
+  }
+  int align = b->space == SPACE_L0C ? 1024 : b->space == SPACE_L0A || b->space == SPACE_L0B ? 512 : 32;
+  if (b->addr >= 0 && b->addr % align == 0) return;
+  Diag *g = bad(v, ADDR_ALIGN, "%%%s has address %lld; %s is addressed in steps of %d bytes", b->name, ll(b->addr),
+                sname(b), align);
+  diag_fix(v->d, g, "use %lld", ll(b->addr < 0 ? 0 : b->addr > INT64_MAX - align ? 0 : round_up(b->addr, align)));
+}
+
+static void check_alloc(Verifier *v, const IrStmt *s) {
+  const IrBuf *b = s->alloc.buf;
+  if (b->space == SPACE_GM) {
+    Diag *g = bad(v, ALLOC_GM, "%%%s is allocated in gm", b->name);
+    diag_fix(v->d, g, "make it a parameter: `%%%s: gm %s%s workspace`", b->name, tname(b->type),
+             shape_text(v, b->shape, b->rank));
+  }
+  for (int i = 0; i < b->rank; i++) {
+    check_int(v, b->shape[i], "extent");
+    if (!ir_is_const(b->shape[i])) {
+      Diag *g = bad(v, LOCAL_DYNAMIC, "dimension %d of %%%s is `%s`, which is known only at launch", i, b->name,
+                    expr_text(v, b->shape[i]));
+      diag_fix(v->d, g, "allocate for the largest tile and use a region of it");
+      break;
+    }
+    if (b->shape[i]->i < 1) {
+      Diag *g = bad(v, LOCAL_EXTENT, "%%%s has %lld elements in dimension %d", b->name, ll(b->shape[i]->i), i);
+      diag_fix(v->d, g, "use an extent of at least 1");
+      break;
+    }
+  }
+  if (v->lowered && !space_info[b->space].physical) {
+    Diag *g = bad(v, SPACE_PHYSICAL, "%%%s is in %s, which is no memory of the chip", b->name, sname(b));
+    diag_fix(v->d, g, "use ub, l1, l0a, l0b or l0c");
+  } else {
+    check_address(v, b);
+  }
+  check_layout(v, b);
+  if (b->id < v->k->bufs.len && v->buf_open[b->id]) report(v, DIAG_INTERNAL, "%%%s is allocated twice", b->name);
+  open_buf(v, b);
+}
+
+static void check_set(Verifier *v, const IrStmt *s) {
+  static const char *const kinds[] = {"a parameter", "a block index", "the vector core's number",
+                                      "a loop index", "a `let`", ""};
+  check_expr(v, s->set.value);
+  IrVar *x = s->set.var;
+  if (s->set.value->type != x->type)
+    report(v, DIAG_INTERNAL, "%%%s of dtype %s gets a value of dtype %s", x->name, tname(x->type),
+           tname(s->set.value->type));
+  if (s->op != ST_ASSIGN) {
+    open_var(v, x);
+    return;
+  }
+  use_var(v, x);
+  if (x->kind == VAR_MUT) return;
+  Diag *g = bad(v, ASSIGN_KIND, "%%%s is %s and keeps its value", x->name, kinds[x->kind]);
+  diag_other(v->d, g, x->loc, "%%%s is declared here", x->name);
+  diag_fix(v->d, g, "declare a `var` and assign that");
+}
+
+static void check_store(Verifier *v, const IrStmt *s) {
+  check_expr(v, s->store.value);
+  if (s->store.value->type != s->store.buf->type)
+    report(v, DIAG_INTERNAL, "an element of %%%s gets a value of dtype %s", s->store.buf->name,
+           tname(s->store.value->type));
+  check_element(v, s->store.buf, s->store.idx);
+  v->buf_written[s->store.buf->id] = true;
+}
+
+static void check_pipe_side(Verifier *v, const IrStmt *s, Pipe p) {
+  if (p >= PIPE_COUNT || !wrong_side(v, pipe_info[p].side)) return;
+  Diag *g = bad(v, SYNC_SIDE, "'%s' names pipe %s of the %s core inside `%s`", stmt_word(s), pipe_info[p].name,
+                side_word(pipe_info[p].side), stmt_word(v->side));
+  diag_fix(v->d, g, "use a pipe of this side, or `cross_set` and `cross_wait` between the sides");
+}
+
+static void check_flag(Verifier *v, const IrStmt *s) {
+  Pipe a = s->sync.src, b = s->sync.dst;
+  int64_t id;
+  bool apart = a < PIPE_COUNT && b < PIPE_COUNT && pipe_info[a].side != 'b' && pipe_info[b].side != 'b' &&
+               pipe_info[a].side != pipe_info[b].side;
+  if (a == b || a == PIPE_ALL || b == PIPE_ALL || apart) {
+    Diag *g = bad(v, FLAG_PIPES, "'%s' from pipe %s to pipe %s%s", stmt_word(s), pipe_info[a].name, pipe_info[b].name,
+                  apart ? ", which are on different cores" : "");
+    diag_fix(v->d, g, "%s", apart ? "use `cross_set` and `cross_wait` between cores"
+                            : a == b ? "use `barrier` inside one pipe"
+                                     : "name the two pipes, or use `barrier all`");
+  } else {
+    check_pipe_side(v, s, a);
+    check_pipe_side(v, s, b);
+  }
+  if (!is_const(s->sync.id, &id) || (id >= 0 && id <= 7)) return;
+  Diag *g = bad(v, FLAG_ID, "'%s' with event id %lld; there are 8 for a pair of pipes", stmt_word(s), ll(id));
+  diag_fix(v->d, g, "use 0 to 7");
+}
+
+static void check_cross(Verifier *v, const IrStmt *s) {
+  int64_t id;
+  if (s->sync.src == PIPE_ALL) {
+    Diag *g = bad(v, CROSS_PIPE, "'%s' on all pipes", stmt_word(s));
+    diag_fix(v->d, g, "name the pipe that signals or waits, after a `barrier all` if need be");
+  }
+  check_pipe_side(v, s, s->sync.src);
+  if (is_const(s->sync.id, &id) && (id < 0 || id > 15)) {
+    Diag *g = bad(v, CROSS_ID, "'%s' with flag id %lld; there are 16", stmt_word(s), ll(id));
+    diag_fix(v->d, g, "use 0 to 15");
+  }
+  if (s->op == ST_CROSS_SET && (s->sync.mode < 0 || s->sync.mode > 2)) {
+    Diag *g = bad(v, CROSS_MODE, "'cross_set' with mode %d", s->sync.mode);
+    diag_fix(v->d, g, "use 0, 1 or 2");
+  }
+}
+
+static void check_sync(Verifier *v, const IrStmt *s) {
+  if (v->par) {
+    Diag *g = bad(v, PARALLEL_BODY, "'%s' stands inside `parallel`", stmt_word(s));
+    diag_other(v->d, g, v->par->loc, "the parallel loop");
+    diag_fix(v->d, g, "move it out of the loop");
+  }
+  if (s->sync.id) check_int(v, s->sync.id, "flag id");
+  if (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG) {
+    check_flag(v, s);
+  } else if (s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) {
+    check_cross(v, s);
+  } else if (s->op == ST_BARRIER) {
+    check_pipe_side(v, s, s->sync.src);
+    if (s->sync.src != PIPE_S) return;
+    Diag *g = bad(v, BARRIER_S, "'barrier s': the scalar pipe runs in order");
+    diag_fix(v->d, g, "leave it out, or wait for a flag of the other pipe");
+  }
+}
+
+/* Is there a break (or, if asked, a continue) of this loop in b? Inner loops keep theirs. */
+static bool leaves_loop(const IrBlock *b, bool or_continue) {
+  for (const IrStmt *s = b->first; s; s = s->next) {
+    if (s->op == ST_BREAK || (or_continue && s->op == ST_CONTINUE)) return true;
+    if (s->op == ST_FOR || s->op == ST_WHILE) continue;
+    if (leaves_loop(&s->body, or_continue) || leaves_loop(&s->alt, or_continue)) return true;
+  }
+  return false;
+}
+
+static void check_for(Verifier *v, IrStmt *s) {
+  check_int(v, s->loop.lo, "loop bound");
+  check_int(v, s->loop.hi, "loop bound");
+  check_int(v, s->loop.step, "loop step");
+  if (ir_is_int(s->loop.step, 0)) {
+    Diag *g = bad(v, LOOP_STEP, "the loop over %%%s has step 0", s->loop.var->name);
+    diag_fix(v->d, g, "use a step of at least 1");
+  }
+  if (s->loop.stages < 0 || s->loop.stages > 8) {
+    Diag *g = bad(v, PIPELINE_DEPTH, "the loop over %%%s is a pipeline of %d stages", s->loop.var->name,
+                  s->loop.stages);
+    diag_fix(v->d, g, "use 1 to 8; 2 or 3 are usual");
+  }
+  if (v->lowered && s->loop.stages) {
+    Diag *g = bad(v, LOWERED_OP, "the loop over %%%s is still a pipeline", s->loop.var->name);
+    diag_fix(v->d, g, "leave `pipeline` out: a lowered loop is plain");
+  }
+  open_var(v, s->loop.var);
+  bool maybe = leaves_loop(&s->body, true);
+  v->maybe += maybe;
+  v->loops++;
+  check_block(v, &s->body);
+  v->loops--;
+  v->maybe -= maybe;
+}
+
+static void check_while(Verifier *v, IrStmt *s) {
+  check_expr(v, s->test.cond);
+  if (ir_is_int(s->test.cond, 1) && !leaves_loop(&s->body, false)) {
+    Diag *g = bad(v, FOREVER, "`while true` without a `break`");
+    diag_fix(v->d, g, "add a `break`, or a condition that becomes false");
+  }
+  v->maybe++;
+  v->loops++;
+  check_block(v, &s->body);
+  v->loops--;
+  v->maybe--;
+}
+
+static void check_parallel(Verifier *v, IrStmt *s) {
+  if (v->par) {
+    Diag *g = bad(v, PARALLEL_NEST, "`parallel` over %%%s stands inside another one", s->par.vars[0]->name);
+    diag_other(v->d, g, v->par->loc, "the outer one");
+    diag_fix(v->d, g, "write one `parallel` with all indices");
+  }
+  if (v->lowered) {
+    Diag *g = bad(v, LOWERED_OP, "`parallel` is no instruction of the chip");
+    diag_fix(v->d, g, "leave `lowered` out of the kernel's head and let the passes lower it");
+  }
+  for (int i = 0; i < s->par.n; i++) {
+    check_int(v, s->par.ext[i], "extent");
+    if (ir_is_const(s->par.ext[i]) && s->par.ext[i]->i < 1) {
+      Diag *g = bad(v, PARALLEL_EXTENT, "index %%%s of `parallel` has extent %lld", s->par.vars[i]->name,
+                    ll(s->par.ext[i]->i));
+      diag_fix(v->d, g, "use an extent of at least 1");
+    }
+  }
+  for (int i = 0; i < s->par.n; i++) open_var(v, s->par.vars[i]);
+  const IrStmt *outer = v->par;
+  int loops = v->loops;
+  v->par = s;
+  v->loops = 0;
+  check_block(v, &s->body);
+  v->loops = loops;
+  v->par = outer;
+}
+
+static void check_side(Verifier *v, IrStmt *s) {
+  const char *word = stmt_word(s);
+  if (v->side) {
+    Diag *g = bad(v, SIDE_NEST, "`%s` inside `%s`", word, stmt_word(v->side));
+    diag_other(v->d, g, v->side->loc, "the outer block");
+    diag_fix(v->d, g, "close `%s` first", stmt_word(v->side));
+  }
+  if (v->par) {
+    Diag *g = bad(v, PARALLEL_BODY, "`%s` stands inside `parallel`", word);
+    diag_fix(v->d, g, "move it out of the loop");
+  }
+  bool lacking = v->k->cores == (s->op == ST_CUBE ? CORES_VECTOR : CORES_CUBE);
+  if (v->lowered && lacking) {
+    Diag *g = bad(v, SIDE_CORES, "a `%s` block in a kernel that runs on %s cores only", word,
+                  s->op == ST_CUBE ? "vector" : "cube");
+    diag_fix(v->d, g, "lower it for `mix`");
+  }
+  bool twice = false;
+  for (const IrStmt *x = s->prev; x; x = x->prev) twice |= x->op == s->op;
+  if (v->lowered && (v->inner || twice)) {
+    Diag *g = bad(v, SIDE_ORDER, twice ? "a second `%s` block" : "`%s` stands inside a loop or an `if`", word);
+    diag_fix(v->d, g, "put the whole program of a side into one `%s` block of the kernel's body", word);
+  }
+  const IrStmt *outer = v->side;
+  int loops = v->loops;
+  v->side = s;
+  v->loops = 0;
+  v->inner--;
+  check_block(v, &s->body);
+  v->inner++;
+  v->loops = loops;
+  v->side = outer;
+}
+
+static void check_control(Verifier *v, const IrStmt *s) {
+  if (v->loops) return;
+  Diag *g = bad(v, LOOP_CONTROL, "`%s` outside a loop%s", stmt_word(s),
+                v->par ? " (`parallel` has no order to leave)" : "");
+  diag_fix(v->d, g, "put it into a `for` or `while`");
+}
+
+static void check_order(Verifier *v, const IrStmt *s) {
+  if (!v->lowered) return;
+  bool is_side = s->op == ST_CUBE || s->op == ST_VECTOR;
+  bool wrong = v->side ? s->op == ST_ALLOC : !is_side && s->op != ST_ALLOC && !v->inner;
+  for (const IrStmt *x = s->prev; x && s->op == ST_ALLOC && !wrong; x = x->prev) wrong = x->op != ST_ALLOC;
+  if (!wrong) return;
+  Diag *g = bad(v, SIDE_ORDER, "%s%s stands %s", s->op == ST_ALLOC ? "the allocation of %" : "",
+                s->op == ST_ALLOC ? s->alloc.buf->name : arena_printf(v->a, "'%s'", stmt_word(s)),
+                v->side ? "inside a side" : s->op == ST_ALLOC ? "after a side" : "outside `cube` and `vector`");
+  diag_fix(v->d, g, "%s", s->op == ST_ALLOC ? "move it to the start of the body" : "move it into `cube` or `vector`");
+}
+
+static void check_stmt(Verifier *v, IrStmt *s) {
+  if (!s->loc.line || s->loc.file >= v->m->files.len) {
+    Diag *g = bad(v, LOCATION, "'%s' has no place in the source: line %u of file %u", stmt_word(s), s->loc.line,
+                  s->loc.file);
+    diag_fix(v->d, g, "write @LINE:COLUMN of the line it comes from, or nothing");
+  }
+  check_order(v, s);
+  if (ir_is_op(s)) {
+    check_op(v, s);
+    return;
+  }
+  switch (s->op) {
+  case ST_ALLOC:
+    if (v->par) {
+      Diag *g = bad(v, PARALLEL_BODY, "%%%s is allocated inside `parallel`", s->alloc.buf->name);
+      diag_fix(v->d, g, "move the allocation out of the loop");
+    }
+    check_alloc(v, s);
+    return;
+  case ST_LET:
+  case ST_VAR:
+  case ST_ASSIGN: check_set(v, s); return;
+  case ST_STORE: check_store(v, s); return;
+  case ST_FOR: check_for(v, s); return;
+  case ST_PARALLEL: check_parallel(v, s); return;
+  case ST_IF:
+    check_expr(v, s->test.cond);
+    v->maybe++;
+    check_block(v, &s->body);
+    check_block(v, &s->alt);
+    v->maybe--;
+    return;
+  case ST_WHILE: check_while(v, s); return;
+  case ST_CUBE:
+  case ST_VECTOR: check_side(v, s); return;
+  case ST_BREAK:
+  case ST_CONTINUE: check_control(v, s); return;
+  default: check_sync(v, s);
+  }
+}
+
+static void check_block(Verifier *v, IrBlock *b) {
+  uint32_t mark = v->opened.len;
+  if (v->at && v->at->op == ST_FOR) mark--; /* the loop's index ends with the block */
+  if (v->at && v->at->op == ST_PARALLEL) mark -= (uint32_t)v->at->par.n;
+  const IrStmt *outer = v->at;
+  v->inner += outer != NULL;
+  for (IrStmt *s = b->first; s; s = s->next) {
+    v->at = s;
+    if (s->block != b || (s->next ? s->next->prev != s : b->last != s)) {
+      report(v, DIAG_INTERNAL, "the links of '%s' are broken", stmt_word(s));
+      break;
+    }
+    check_stmt(v, s);
+  }
+  v->inner -= outer != NULL;
+  v->at = outer;
+  close_to(v, mark);
+}
+
+/* ---- the head of the kernel --------------------------------------------------------------------------------- */
+
+static void size_term(IrExpr *e, void *user) {
+  const IrExpr **other = user;
+  if (e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind != VAR_PARAM)) *other = e;
+}
+
+static void check_size(Verifier *v, IrExpr *e, const char *of) {
+  IrExpr *other = NULL;
+  ir_walk_expr(e, size_term, &other);
+  if (other) {
+    Diag *g = bad(v, SIZE_TERMS, "the size `%s` of %s speaks of `%s`", expr_text(v, e), of, expr_text(v, other));
+    diag_fix(v->d, g, "use constants and scalar parameters");
+    return;
+  }
+  check_expr(v, e);
+  if (e->type == DT_I32 || e->type == DT_I64) return;
+  Diag *g = bad(v, SIZE_DTYPE, "the size `%s` of %s has dtype %s", expr_text(v, e), of, tname(e->type));
+  diag_fix(v->d, g, "make the parameter i32 or i64");
+}
+
+static void check_head(Verifier *v) {
+  IrKernel *k = v->k;
+  for (uint32_t i = 0; i < k->params.len; i++)
+    if (k->params.data[i].var) open_var(v, k->params.data[i].var);
+  for (uint32_t i = 0; i < k->params.len; i++) {
+    IrBuf *b = k->params.data[i].buf;
+    for (int d = 0; b && d < b->rank; d++) {
+      check_size(v, b->shape[d], arena_printf(v->a, "%%%s", b->name));
+      if (!ir_is_const(b->shape[d]) || b->shape[d]->i >= 0) continue;
+      Diag *g = bad(v, TENSOR_EXTENT, "%%%s has %lld elements in dimension %d", b->name, ll(b->shape[d]->i), d);
+      diag_fix(v->d, g, "use 0 or more");
+    }
+    if (b) open_buf(v, b);
+  }
+  if (k->grid.len < 1 || k->grid.len > 3 || k->grid.len != k->grid_ext.len) {
+    Diag *g = bad(v, GRID_RANK, "the grid of @%s has %u dimensions", k->name, k->grid.len);
+    diag_fix(v->d, g, "use 1 to 3; grid(%%bx: 1) is a single block");
+  }
+  for (uint32_t i = 0; i < k->grid.len && i < k->grid_ext.len; i++) {
+    IrExpr *e = k->grid_ext.data[i];
+    check_size(v, e, "the grid");
+    if (ir_is_const(e) && e->i < 0) {
+      Diag *g = bad(v, GRID_EXTENT, "grid index %%%s runs over %lld blocks", k->grid.data[i]->name, ll(e->i));
+      diag_fix(v->d, g, "use 0 or more");
+    }
+  }
+  for (uint32_t i = 0; i < k->grid.len; i++) open_var(v, k->grid.data[i]);
+  if (k->vid) open_var(v, k->vid);
+  if (v->lowered && (k->cores == CORES_UNSET || !k->chip))
+    report(v, DIAG_INTERNAL, "a lowered kernel without cores or chip");
+}
+
+static void check_outputs(Verifier *v) {
+  for (uint32_t i = 0; i < v->k->params.len; i++) {
+    const IrBuf *b = v->k->params.data[i].buf;
+    if (!b || !b->is_out || v->buf_written[b->id]) continue;
+    Diag *g = bad(v, OUT_UNWRITTEN, "no statement writes to the output %%%s", b->name);
+    diag_fix(v->d, g, "copy a result to %%%s, or drop `out`", b->name);
+  }
+}
+
+bool ir_verify(const IrModule *m, Diags *d) {
+  uint32_t before = d->n_errors;
+  IrKernel *k = m->kernel;
+  Verifier v = {.m = m, .k = k, .d = d, .a = m->arena, .lowered = k->level == LEVEL_LOWERED};
+  v.var_open = arena_array(v.a, bool, k->vars.len + 1);
+  v.buf_open = arena_array(v.a, bool, k->bufs.len + 1);
+  v.buf_written = arena_array(v.a, bool, k->bufs.len + 1);
+  check_head(&v);
+  check_block(&v, &k->body);
+  check_outputs(&v);
+  return d->n_errors == before;
+}
+
+/* ---- texts for messages ----------------------------------------------------------------------------------- */
+
+const char *ir_expr_str(Arena *a, const IrExpr *e) {
+  Text t;
+  text_init(&t, a);
+  ir_print_expr(&t, e);
+  return text_str(&t);
+}
+
+const char *ir_region_str(Arena *a, const IrRegion *r) {
+  Text t;
+  text_init(&t, a);
+  ir_print_region(&t, r);
+  return text_str(&t);
+}
+
+const char *ir_shape_str(Arena *a, IrExpr *const *ext, int n) {
+  Text t;
+  text_init(&t, a);
+  text_put(&t, "[");
+  for (int i = 0; i < n; i++) {
+    if (i) text_put(&t, ", ");
+    ir_print_expr(&t, ext[i]);
+  }
+  text_put(&t, "]");
+  return text_str(&t);
+}

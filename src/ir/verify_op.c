@@ -1,0 +1,715 @@
+/* verify_op.c - the rules of docs/ir.md that speak of one op: memories, dtypes, attributes, shapes, and at the lowered
+ * level what one instruction can do. verify.c has looked at names, bounds and the operand kinds before.
+ *
+ * Numbers are compared when both are constants or differ by a constant; otherwise the rule is silent and the simulator
+ * checks the running kernel. Instructions see a region as rows (ir_rows), in which contiguous dimensions are merged; a
+ * contiguous operand then takes the rows of its partner. */
+#include "ir.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  IrKernel *k;
+  Diags *d;
+  Arena *a;
+  const IrStmt *at, *side; /* the op, and the cube or vector block around it */
+  bool lowered;
+} Verifier;
+
+static Diag *report(Verifier *v, DiagCode code, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Text t;
+  text_init(&t, v->a);
+  text_vprintf(&t, fmt, ap);
+  va_end(ap);
+  return diag_add(v->d, code, v->at->loc, "%s", text_str(&t));
+}
+#define bad(v, rule, ...) report(v, DIAG_RULE_##rule, __VA_ARGS__)
+
+static const char *expr_text(Verifier *v, const IrExpr *e) { return ir_expr_str(v->a, e); }
+static const char *region_text(Verifier *v, const IrRegion *r) { return ir_region_str(v->a, r); }
+static const char *shape_text(Verifier *v, IrExpr *const *ext, int n) { return ir_shape_str(v->a, ext, n); }
+
+/* "%a [64, 64]" */
+static const char *operand_text(Verifier *v, const IrRegion *r) {
+  return arena_printf(v->a, "%%%s %s", r->buf->name, shape_text(v, r->ext, r->buf->rank));
+}
+
+static const char *oname(const IrStmt *s) { return op_info[s->op].name; }
+static const char *tname(int t) { return dtype_info[t].name; }
+static const char *sname(const IrBuf *b) { return space_info[b->space].name; }
+static long long ll(int64_t v) { return (long long)v; }
+static const char *side_word(char side) { return side == 'c' ? "cube" : "vector"; }
+static const char *this_side(const Verifier *v) { return side_word(v->side->op == ST_CUBE ? 'c' : 'v'); }
+
+static bool is_const(const IrExpr *e, int64_t *out) {
+  if (e->op == EX_INT) *out = e->i;
+  return e->op == EX_INT;
+}
+
+/* True only if a and b differ for all values of the variables. */
+static bool differ(Verifier *v, IrExpr *a, IrExpr *b) {
+  int64_t diff;
+  if (ir_is_const(a) && ir_is_const(b)) return a->i != b->i;
+  return ir_const_diff(v->k, a, b, &diff) && diff != 0;
+}
+
+/* The remainder of e by m, when it is the same for all values of the variables. */
+static bool residue(const IrExpr *e, int64_t m, int64_t *out) {
+  int64_t a, b;
+  switch (e->op) {
+  case EX_INT: *out = ((e->i % m) + m) % m; return true;
+  case EX_ADD:
+  case EX_SUB:
+    if (!residue(e->arg[0], m, &a) || !residue(e->arg[1], m, &b)) return false;
+    *out = e->op == EX_ADD ? (a + b) % m : (a - b + m) % m;
+    return true;
+  case EX_MUL:
+    for (int i = 0; i < 2; i++)
+      if (residue(e->arg[i], m, &a) && a == 0) {
+        *out = 0;
+        return true;
+      }
+    if (!residue(e->arg[0], m, &a) || !residue(e->arg[1], m, &b)) return false;
+    *out = a * b % m;
+    return true;
+  default: return false;
+  }
+}
+
+static char space_side(Space s) {
+  switch (s) {
+  case SPACE_L1:
+  case SPACE_L0A:
+  case SPACE_L0B:
+  case SPACE_L0C: return 'c';
+  case SPACE_UB: return 'v';
+  default: return 'b';
+  }
+}
+
+static bool wrong_side(const Verifier *v, char side) {
+  return v->side && side != 'b' && side != (v->side->op == ST_CUBE ? 'c' : 'v');
+}
+
+/* ---- memories, dtypes, attributes --------------------------------------------------------------------------- */
+
+static const IrRegion *out_region(const IrStmt *s) { return &s->args[ir_n_in(s->op)].region; }
+static const IrRegion *in_region(const IrStmt *s, int i) {
+  return s->args[i].kind == ARG_REGION ? &s->args[i].region : NULL;
+}
+
+/* The name of operand i in a "gm,ub->ub" list. */
+static const char *nth_space(Arena *a, const char *list, int i) {
+  for (; i > 0 && *list; list++) {
+    if (*list == ',') i--;
+    if (list[0] == '-' && list[1] == '>') {
+      i--;
+      list++;
+    }
+  }
+  size_t n = *list == '-' ? 1 : strcspn(list, ",-");
+  return arena_strn(a, list, n);
+}
+
+static void check_spaces(Verifier *v, const IrStmt *s) {
+  const OpInfo *op = &op_info[s->op];
+  if (op->pipe != PIPE_NONE && wrong_side(v, pipe_info[op->pipe].side)) {
+    Diag *g = bad(v, SIDE_PIPE, "'%s' runs on pipe %s of the %s core and stands inside `%s`", op->name,
+                  pipe_info[op->pipe].name, side_word(pipe_info[op->pipe].side), this_side(v));
+    diag_fix(v->d, g, "move it into the `%s` block", side_word(pipe_info[op->pipe].side));
+    return;
+  }
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION) continue;
+    const IrBuf *b = s->args[i].region.buf;
+    if (v->lowered && *op->spaces && space_info[b->space].physical) {
+      const char *want = nth_space(v->a, op->spaces, i);
+      if (strcmp(want, sname(b))) {
+        Diag *g = bad(v, OP_SPACE, "operand %d of '%s' is %%%s in %s; the instruction takes %s there", i, op->name,
+                      b->name, sname(b), want);
+        diag_fix(v->d, g, "move the tile to %s first", want);
+        return;
+      }
+    }
+    char side = space_side(b->space);
+    if (wrong_side(v, side)) {
+      Diag *g = bad(v, SIDE_PIPE, "'%s' uses %%%s in %s, a memory of the %s core, inside `%s`", op->name, b->name,
+                    sname(b), side_word(side), this_side(v));
+      diag_fix(v->d, g, "move it into the `%s` block", side_word(side));
+      return;
+    }
+    if (!v->lowered && b->space == SPACE_GM && op->level != 'l' && s->op != OP_COPY && s->op != OP_ATOMIC_ADD) {
+      Diag *g = bad(v, OPERAND_GM, "'%s' works on %%%s, which is in global memory", op->name, b->name);
+      diag_fix(v->d, g, "copy it into a local tile first");
+      return;
+    }
+  }
+}
+
+static bool in_list(DTypeRule rule, DType t, bool eq) {
+  switch (rule) {
+  case RULE_ARITH: return t == DT_F16 || t == DT_F32 || t == DT_I16 || t == DT_I32;
+  case RULE_FLOAT:
+  case RULE_SEL: return t == DT_F16 || t == DT_F32;
+  case RULE_RELU: return t == DT_F16 || t == DT_F32 || t == DT_I32;
+  case RULE_INT: return t == DT_I16 || t == DT_I32 || t == DT_U16 || t == DT_U32;
+  case RULE_BITS: return t == DT_I16 || t == DT_U16;
+  case RULE_CMP: return t == DT_F16 || t == DT_F32 || (eq && t == DT_I32);
+  default: return true;
+  }
+}
+
+static const char *list_text(DTypeRule rule, bool eq) {
+  switch (rule) {
+  case RULE_ARITH: return "f16, f32, i16 or i32";
+  case RULE_RELU: return "f16, f32 or i32";
+  case RULE_INT: return "i16, i32, u16 or u32";
+  case RULE_BITS: return "i16 or u16";
+  case RULE_CMP: return eq ? "f16, f32 or i32" : "f16 or f32";
+  default: return "f16 or f32";
+  }
+}
+
+static void check_mmad_dtypes(Verifier *v, const IrStmt *s) {
+  DType a = s->args[0].region.buf->type, b = s->args[1].region.buf->type, c = s->args[2].region.buf->type;
+  bool legal = a == b;
+  if (v->lowered)
+    legal &= a == DT_I8 ? c == DT_I32 : (a == DT_F16 || a == DT_BF16 || a == DT_F32) && c == DT_F32;
+  if (legal) return;
+  Diag *g = bad(v, MMAD_DTYPE, "'%s' multiplies %%%s %s by %%%s %s into %%%s %s", oname(s),
+                s->args[0].region.buf->name, tname(a), s->args[1].region.buf->name, tname(b),
+                s->args[2].region.buf->name, tname(c));
+  diag_fix(v->d, g, "use f16, bf16 or f32 twice into f32, or i8 twice into i32");
+}
+
+static void check_fix_dtypes(Verifier *v, const IrStmt *s) {
+  const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
+  bool legal = a->type == DT_I32 ? b->type == DT_I32
+                                 : a->type == DT_F32 && (b->type == DT_F32 || b->type == DT_F16 || b->type == DT_BF16);
+  if (legal || !v->lowered) return;
+  Diag *g = bad(v, DTYPE_LIST, "'%s' converts %%%s %s to %%%s %s", oname(s), a->name, tname(a->type),
+                b->name, tname(b->type));
+  diag_fix(v->d, g, "write f32 as f32, f16 or bf16, and i32 as i32");
+}
+
+/* Operands first.. (regions) share one dtype, which is in the rule's list at the lowered level. */
+static void check_same(Verifier *v, const IrStmt *s, int first, int last) {
+  const OpInfo *op = &op_info[s->op];
+  const IrBuf *one = NULL;
+  for (int i = first; i <= last; i++) {
+    if (s->args[i].kind != ARG_REGION) continue;
+    const IrBuf *b = s->args[i].region.buf;
+    if (!one) one = b;
+    if (b->type == one->type) continue;
+    Diag *g = bad(v, SAME_DTYPE, "'%s' has operands %%%s of dtype %s and %%%s of dtype %s", op->name, one->name,
+                  tname(one->type), b->name, tname(b->type));
+    diag_fix(v->d, g, "convert one of them with `cast` first");
+    return;
+  }
+  bool eq = s->op == OP_COMPARE && ir_attr_int(s, ATTR_CMP, CMP_EQ) == CMP_EQ;
+  if (!v->lowered || !one || in_list(op->dtypes, one->type, eq)) return;
+  Diag *g = bad(v, DTYPE_LIST, "'%s' on %%%s of dtype %s; the instruction takes %s", op->name, one->name,
+                tname(one->type), list_text(op->dtypes, eq));
+  diag_fix(v->d, g, "convert to one of these dtypes with `cast`");
+}
+
+static void check_mask_dtype(Verifier *v, const IrStmt *s, int i) {
+  const IrRegion *r = in_region(s, i);
+  if (!r || r->buf->type == DT_U8) return;
+  Diag *g = bad(v, MASK_DTYPE, "the mask %%%s of '%s' has dtype %s", r ? r->buf->name : "?", oname(s),
+                tname(r->buf->type));
+  diag_fix(v->d, g, "allocate the mask as u8, one bit an element");
+}
+
+static void check_dtypes(Verifier *v, const IrStmt *s) {
+  switch (op_info[s->op].dtypes) {
+  case RULE_ANY:
+  case RULE_CAST: return;
+  case RULE_MMAD: check_mmad_dtypes(v, s); return;
+  case RULE_FIX: check_fix_dtypes(v, s); return;
+  case RULE_CMP:
+    check_same(v, s, 0, 1);
+    check_mask_dtype(v, s, 2);
+    return;
+  case RULE_SEL:
+    check_mask_dtype(v, s, 0);
+    check_same(v, s, 1, 3);
+    return;
+  default: check_same(v, s, 0, s->n_args - 1);
+  }
+}
+
+static bool int_limits(DType t, int64_t *lo, int64_t *hi) {
+  int bits = dtype_info[t].bits;
+  if (dtype_info[t].cls == 'i') {
+    *lo = bits == 64 ? INT64_MIN : -((int64_t)1 << (bits - 1));
+    *hi = bits == 64 ? INT64_MAX : ((int64_t)1 << (bits - 1)) - 1;
+    return true;
+  }
+  *lo = 0;
+  *hi = bits == 64 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+  return dtype_info[t].cls == 'u';
+}
+
+static void check_scalars(Verifier *v, const IrStmt *s) {
+  const IrBuf *dst = out_region(s)->buf;
+  DType t = s->op == OP_COMPARE && s->args[0].kind == ARG_REGION ? s->args[0].region.buf->type : dst->type;
+  int64_t lo, hi;
+  if (s->op == OP_L1_FILL || !int_limits(t, &lo, &hi)) return;
+  for (int i = 0; i < ir_n_in(s->op); i++) {
+    if (s->args[i].kind != ARG_SCALAR) continue;
+    const IrExpr *e = s->args[i].scalar;
+    bool fits = e->op != EX_INT && e->op != EX_FLOAT;
+    if (e->op == EX_INT) fits = e->i >= lo && e->i <= hi;
+    if (e->op == EX_FLOAT) fits = e->f == floor(e->f) && e->f >= (double)lo && e->f <= (double)hi;
+    if (fits) continue;
+    Diag *g = bad(v, SCALAR_FITS, "'%s' with the constant %s on a tile of dtype %s, which holds %lld to %lld",
+                  oname(s), expr_text(v, e), tname(t), ll(lo), ll(hi));
+    diag_fix(v->d, g, "use a constant of dtype %s", tname(t));
+  }
+}
+
+static void check_attrs(Verifier *v, const IrStmt *s) {
+  const char *name = oname(s);
+  IrExpr *init = ir_attr(s, ATTR_INIT);
+  if (init && init->type != DT_BOOL) {
+    Diag *g = bad(v, INIT_TYPE, "'%s' has init(%s) of dtype %s", name, expr_text(v, init), tname(init->type));
+    diag_fix(v->d, g, "write a comparison, `true` or `false`");
+  }
+  if (s->op == OP_COMPARE && !ir_attr(s, ATTR_CMP)) {
+    Diag *g = bad(v, CMP_MISSING, "'compare' into %%%s does not say how to compare", out_region(s)->buf->name);
+    diag_fix(v->d, g, "add cmp(eq), cmp(ne), cmp(gt), cmp(ge), cmp(lt) or cmp(le)");
+  }
+  if (s->op == OP_CAST && ir_attr_int(s, ATTR_MODE, CAST_NONE) == CAST_ODD) {
+    const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
+    if (a->type != DT_F32 || b->type != DT_F16) {
+      Diag *g = bad(v, CAST_MODE, "mode(odd) from %%%s %s to %%%s %s", a->name, tname(a->type), b->name,
+                    tname(b->type));
+      diag_fix(v->d, g, "use mode(rint)");
+    }
+  }
+  if (s->op == OP_ATOMIC_ADD) {
+    const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
+    if (b->space != SPACE_GM || a->space == SPACE_GM) {
+      Diag *g = bad(v, ATOMIC_PLACE, "'atomic_add' of %%%s in %s to %%%s in %s", a->name, sname(a), b->name, sname(b));
+      diag_fix(v->d, g, "add a local tile to a tensor parameter");
+    }
+  }
+}
+
+/* ---- ops: shapes -------------------------------------------------------------------------------------------- */
+
+typedef struct { IrExpr *e[IR_MAX_RANK]; int n; } Extents;
+
+static Extents extents(const IrRegion *r) {
+  Extents x = {.n = r->buf->rank};
+  memcpy(x.e, r->ext, sizeof x.e);
+  return x;
+}
+
+static Extents drop_ones(Extents x) {
+  Extents y = {.n = 0};
+  for (int i = 0; i < x.n; i++)
+    if (!ir_is_int(x.e[i], 1)) y.e[y.n++] = x.e[i];
+  return y;
+}
+
+static Extents without(Extents x, int axis) {
+  Extents y = {.n = 0};
+  for (int i = 0; i < x.n; i++)
+    if (i != axis) y.e[y.n++] = x.e[i];
+  return y;
+}
+
+static bool same_extents(Verifier *v, Extents a, Extents b) {
+  if (a.n != b.n) return false;
+  for (int i = 0; i < a.n; i++)
+    if (differ(v, a.e[i], b.e[i])) return false;
+  return true;
+}
+
+/* The region as [rows, cols]; false: more leading extents than ones. */
+static bool matrix(Verifier *v, const IrRegion *r, IrExpr **rows, IrExpr **cols) {
+  int n = r->buf->rank;
+  for (int i = 0; i < n - 2; i++)
+    if (differ(v, r->ext[i], ir_i32(v->k, 1))) return false;
+  if (n < 2) return false;
+  *rows = r->ext[n - 2];
+  *cols = r->ext[n - 1];
+  return true;
+}
+
+static void check_copy_shape(Verifier *v, const IrStmt *s) {
+  const IrRegion *a = &s->args[0].region, *b = &s->args[1].region;
+  Extents x = drop_ones(extents(a)), y = drop_ones(extents(b));
+  bool trans = s->op == OP_COPY && ir_attr(s, ATTR_TRANS);
+  if (trans && x.n >= 2) {
+    IrExpr *e = x.e[x.n - 1];
+    x.e[x.n - 1] = x.e[x.n - 2];
+    x.e[x.n - 2] = e;
+  }
+  if (same_extents(v, x, y)) return;
+  Diag *g = bad(v, COPY_SHAPE, "'%s' from %s to %s%s", oname(s), operand_text(v, a), operand_text(v, b),
+                trans ? ", transposed" : "");
+  diag_fix(v->d, g, "give both sides the same extents: slice %%%s to %s, or make %%%s %s", a->buf->name,
+           shape_text(v, b->ext, b->buf->rank), b->buf->name, shape_text(v, a->ext, a->buf->rank));
+}
+
+/* May an input of extents a stand where the result has extents b? Trailing dimensions are matched; 1 repeats, and in UB
+ * a last extent of one 32-byte block serves the row. */
+static bool repeats_to(Verifier *v, const IrRegion *in, Extents b) {
+  Extents a = extents(in);
+  if (same_extents(v, drop_ones(a), drop_ones(b))) return true;
+  while (a.n > b.n && ir_is_int(a.e[0], 1)) a = without(a, 0);
+  if (a.n > b.n) return false;
+  for (int i = 1; i <= a.n; i++) {
+    IrExpr *x = a.e[a.n - i], *y = b.e[b.n - i];
+    bool block = i == 1 && in->buf->space == SPACE_UB && ir_is_int(x, dtype_c0(in->buf->type));
+    if (!ir_is_int(x, 1) && !block && differ(v, x, y)) return false;
+  }
+  return true;
+}
+
+static bool is_mask(const IrStmt *s, int i) {
+  return (s->op == OP_COMPARE && i == 2) || (s->op == OP_SELECT && i == 0);
+}
+
+static void check_tile_shape(Verifier *v, const IrStmt *s) {
+  int ref = s->op == OP_COMPARE ? 0 : ir_n_in(s->op);
+  const IrRegion *dst = &s->args[ref].region;
+  for (int i = 0; i < ir_n_in(s->op); i++) {
+    const IrRegion *r = in_region(s, i);
+    if (!r || is_mask(s, i) || i == ref || repeats_to(v, r, extents(dst))) continue;
+    Diag *g = bad(v, TILE_SHAPE, "'%s' has operands %s and %s", oname(s), operand_text(v, r),
+                  operand_text(v, dst));
+    diag_fix(v->d, g, "give %%%s the extents %s, or 1 where it repeats", r->buf->name,
+             shape_text(v, dst->ext, dst->buf->rank));
+    return;
+  }
+}
+
+static void check_gemm_shape(Verifier *v, const IrStmt *s) {
+  IrExpr *m = NULL, *ka = NULL, *kb = NULL, *n = NULL, *cm = NULL, *cn = NULL;
+  const IrRegion *a = &s->args[0].region, *b = &s->args[1].region, *c = &s->args[2].region;
+  bool ta = ir_attr(s, ATTR_TRANS_A), tb = ir_attr(s, ATTR_TRANS_B);
+  bool fit = matrix(v, a, ta ? &ka : &m, ta ? &m : &ka) && matrix(v, b, tb ? &n : &kb, tb ? &kb : &n) &&
+             matrix(v, c, &cm, &cn);
+  if (fit && !differ(v, ka, kb) && !differ(v, m, cm) && !differ(v, n, cn)) return;
+  Diag *g = bad(v, GEMM_SHAPE, "'%s' multiplies %s%s by %s%s into %s", oname(s), operand_text(v, a),
+                ta ? " transposed" : "", operand_text(v, b), tb ? " transposed" : "", operand_text(v, c));
+  if (!fit) diag_fix(v->d, g, "a matrix has two dimensions, with extents of 1 before them");
+  else if (differ(v, ka, kb))
+    diag_fix(v->d, g, "the inner sizes are %s and %s: make them equal", expr_text(v, ka), expr_text(v, kb));
+  else diag_fix(v->d, g, "the result must be [%s, %s]", expr_text(v, m), expr_text(v, n));
+}
+
+static void check_axis(Verifier *v, const IrStmt *s) {
+  const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
+  const IrRegion *big = s->op == OP_BROADCAST ? dst : src, *small = s->op == OP_BROADCAST ? src : dst;
+  IrExpr *dim = ir_attr(s, ATTR_DIM);
+  if (!dim && s->op == OP_BROADCAST) {
+    check_tile_shape(v, s);
+    return;
+  }
+  int64_t axis = dim && dim->op == EX_INT ? dim->i : big->buf->rank - 1;
+  if (axis < 0 || axis >= big->buf->rank) {
+    Diag *g = bad(v, AXIS, "'%s' has dim(%lld); %%%s has %d dimensions", oname(s), ll(axis), big->buf->name,
+                  big->buf->rank);
+    diag_fix(v->d, g, "use 0 to %d", big->buf->rank - 1);
+    return;
+  }
+  if (same_extents(v, drop_ones(without(extents(big), (int)axis)), drop_ones(extents(small)))) return;
+  Extents want = without(extents(big), (int)axis);
+  Diag *g = bad(v, AXIS_SHAPE, "'%s' along axis %lld from %s to %s", oname(s), ll(axis),
+                operand_text(v, src), operand_text(v, dst));
+  diag_fix(v->d, g, "make %%%s %s", small->buf->name, shape_text(v, want.e, want.n));
+}
+
+static void check_mask_size(Verifier *v, const IrStmt *s) {
+  int at = s->op == OP_COMPARE ? 2 : 0, ref = s->op == OP_COMPARE ? 0 : 3;
+  const IrRegion *mask = in_region(s, at), *data = &s->args[ref].region;
+  int64_t bytes, elems;
+  if (!mask || !is_const(ir_count(v->k, mask), &bytes) || !is_const(ir_count(v->k, data), &elems)) return;
+  if (ir_attr(s, ATTR_MASKREP)) elems = min_i64(elems, 256 / dtype_size(data->buf->type));
+  if (mask->buf->type != DT_U8 || bytes >= ceil_div(elems, 8)) return;
+  Diag *g = bad(v, MASK_SIZE, "'%s' of %lld elements with the mask %s of %lld bytes", oname(s), ll(elems),
+                operand_text(v, mask), ll(bytes));
+  diag_fix(v->d, g, "the mask needs %lld bytes", ll(ceil_div(elems, 8)));
+}
+
+static bool is_elementwise(StmtOp op) { return op == OP_MOVE || (op >= OP_FILL && op <= OP_SELECT); }
+
+static void check_shapes(Verifier *v, const IrStmt *s) {
+  switch (s->op) {
+  case OP_COPY:
+  case OP_ATOMIC_ADD: check_copy_shape(v, s); return;
+  case OP_GEMM:
+  case OP_MMAD: check_gemm_shape(v, s); return;
+  case OP_BROADCAST:
+  case OP_REDUCE_SUM:
+  case OP_REDUCE_MAX:
+  case OP_REDUCE_MIN: check_axis(v, s); return;
+  case OP_COMPARE:
+  case OP_SELECT: check_mask_size(v, s); break;
+  default: break;
+  }
+  if (!v->lowered && op_info[s->op].level != 'l' && is_elementwise(s->op)) check_tile_shape(v, s);
+}
+
+/* ---- lowered: what one instruction can do ------------------------------------------------------------------- */
+
+/* A region as rows (ir_rows), in constants where they are known: -1 = not. */
+typedef struct { IrRows e; int64_t rows, cols, pitch; } Rows;
+
+static int64_t const_or(const IrExpr *e) { return e->op == EX_INT ? e->i : -1; }
+
+static bool rows_of(Verifier *v, const IrStmt *s, const IrRegion *r, Rows *out) {
+  if (!ir_rows(v->k, r, &out->e)) {
+    Diag *g = bad(v, VECTOR_FORM, "operand %s of '%s' needs more than two strides", region_text(v, r),
+                  oname(s));
+    diag_fix(v->d, g, "use several instructions, one for each step of an outer dimension");
+    return false;
+  }
+  out->rows = const_or(out->e.rows);
+  out->cols = const_or(out->e.cols);
+  out->pitch = const_or(out->e.pitch);
+  return true;
+}
+
+static void check_start(Verifier *v, const IrStmt *s, const IrRegion *r, const Rows *x) {
+  int size = dtype_size(r->buf->type);
+  int64_t rest;
+  if (r->buf->space != SPACE_UB || !residue(x->e.off, 32 / size, &rest) || !rest) return;
+  Diag *g = bad(v, UB_START, "operand %s of '%s' starts %lld bytes after a multiple of 32", region_text(v, r),
+                oname(s), ll(rest * size));
+  diag_fix(v->d, g, "start on a multiple of %d elements of %s", 32 / size, tname(r->buf->type));
+}
+
+static void check_pitch(Verifier *v, const IrStmt *s, const IrRegion *r, int64_t rows, int64_t pitch) {
+  int size = dtype_size(r->buf->type);
+  if (r->buf->space != SPACE_UB || rows <= 1 || pitch < 0 || pitch * size % 32 == 0) return;
+  Diag *g = bad(v, UB_PITCH, "the rows of %s in '%s' are %lld bytes apart", region_text(v, r), oname(s),
+                ll(pitch * size));
+  diag_fix(v->d, g, "pad the rows of %%%s to a multiple of %d elements", r->buf->name, 32 / size);
+}
+
+static void bad_form(Verifier *v, const IrStmt *s, const IrRegion *a, const IrRegion *b) {
+  Diag *g = bad(v, VECTOR_FORM, "'%s' has operands %s and %s", oname(s), region_text(v, a), region_text(v, b));
+  diag_fix(v->d, g, "use rows of the same count and length, one row for all, or rows of 32 bytes");
+}
+
+/* The rows and columns an instruction runs over: from an operand that is not one run, result first. A result that is
+ * one run takes them from the inputs; all one run: one row. Unknown numbers are -1. */
+static void form_of(const IrStmt *s, const Rows *x, int dst, int64_t *rows, int64_t *cols) {
+  *rows = x[dst].rows;
+  *cols = x[dst].cols;
+  for (int i = 0; i < dst && *rows == 1 && *cols > 0; i++) {
+    if (s->args[i].kind != ARG_REGION || is_mask(s, i) || x[i].rows <= 1 || *cols % x[i].rows) continue;
+    *cols /= x[i].rows;
+    *rows = x[i].rows;
+  }
+}
+
+/* One input against rows x cols. A contiguous input reads as one run; then its count says what it is. */
+static void check_input_form(Verifier *v, const IrStmt *s, int i, const Rows *x, int dst, int64_t rows, int64_t cols) {
+  const IrRegion *r = &s->args[i].region, *d = &s->args[dst].region;
+  int64_t c0 = dtype_c0(r->buf->type);
+  if (x->rows < 0 || x->cols < 0 || rows < 0 || cols < 0) return;
+  int64_t total = rows * cols, count = x->rows * x->cols;
+  bool fits;
+  if (x->rows > 1) fits = x->rows == rows && (x->cols == cols || x->cols == c0);
+  else if (rows > 1) fits = count == total || count == cols || count == rows * c0;
+  else fits = count == total || (count && total % count == 0) || (count % c0 == 0 && total % (count / c0) == 0);
+  if (!fits) {
+    bad_form(v, s, r, d);
+    return;
+  }
+  if (x->rows > 1) check_pitch(v, s, r, x->rows, x->pitch);
+  else if (rows > 1 && count == total) check_pitch(v, s, r, rows, cols);
+}
+
+static void check_row_bytes(Verifier *v, const IrStmt *s, int64_t rows, int64_t cols) {
+  int widest = 0;
+  for (int i = 0; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION && !is_mask(s, i))
+      widest = dtype_size(s->args[i].region.buf->type) > widest ? dtype_size(s->args[i].region.buf->type) : widest;
+  if (rows <= 1 || cols * widest <= 256) return;
+  Diag *g = bad(v, VECTOR_ROW, "'%s' has %lld rows of %lld elements, %lld bytes each", oname(s), ll(rows),
+                ll(cols), ll(cols * widest));
+  diag_fix(v->d, g, "cut the rows into pieces of at most %d elements", 256 / widest);
+}
+
+/* Are two boxes of one buffer equal or disjoint? True also when that is not known. */
+static bool equal_or_apart(Verifier *v, const IrRegion *a, const IrRegion *b) {
+  bool equal = true;
+  for (int i = 0; i < a->buf->rank; i++) {
+    int64_t diff, ea, eb;
+    if (!ir_const_diff(v->k, a->off[i], b->off[i], &diff)) return true;
+    if (!is_const(a->ext[i], &ea) || !is_const(b->ext[i], &eb)) return true;
+    if (diff >= eb || -diff >= ea) return true;
+    equal &= diff == 0 && ea == eb;
+  }
+  return equal;
+}
+
+static void check_elementwise(Verifier *v, const IrStmt *s) {
+  int n_in = ir_n_in(s->op), dst = s->op == OP_COMPARE ? 0 : n_in;
+  Rows x[4];
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION) continue;
+    if (!rows_of(v, s, &s->args[i].region, &x[i])) return;
+    check_start(v, s, &s->args[i].region, &x[i]);
+  }
+  int64_t rows, cols;
+  form_of(s, x, s->op == OP_COMPARE ? 0 : dst, &rows, &cols);
+  check_row_bytes(v, s, rows, cols);
+  check_pitch(v, s, &s->args[dst].region, rows, x[dst].rows > 1 ? x[dst].pitch : cols);
+  for (int i = 0; i < n_in; i++)
+    if (s->args[i].kind == ARG_REGION && !is_mask(s, i) && i != dst) check_input_form(v, s, i, &x[i], dst, rows, cols);
+  const IrRegion *out = out_region(s);
+  for (int i = 0; i < n_in; i++) {
+    const IrRegion *r = in_region(s, i);
+    if (!r || r->buf != out->buf || equal_or_apart(v, r, out)) continue;
+    Diag *g = bad(v, OVERLAP, "'%s' reads %s while it writes %s", oname(s), region_text(v, r),
+                  region_text(v, out));
+    diag_fix(v->d, g, "write to another buffer, or to exactly the elements that are read");
+  }
+}
+
+static void check_row_reduce(Verifier *v, const IrStmt *s) {
+  const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
+  Rows a, b;
+  if (!rows_of(v, s, src, &a) || !rows_of(v, s, dst, &b)) return;
+  check_start(v, s, src, &a);
+  int64_t rows = a.rows, cols = a.cols, n = b.rows < 0 || b.cols < 0 ? -1 : b.rows * b.cols;
+  if (rows == 1 && n > 1 && cols > 0 && cols % n == 0) { /* a source without gaps reads as one run */
+    rows = n;
+    cols /= n;
+    a.pitch = cols;
+  }
+  if (b.rows > 1 || (rows > 0 && n >= 0 && n != rows)) {
+    Diag *g = bad(v, ROW_RESULT, "'%s' of %s, %lld rows, into %s", oname(s), region_text(v, src), ll(rows),
+                  region_text(v, dst));
+    diag_fix(v->d, g, "write to a row of %lld elements", ll(rows));
+    return;
+  }
+  check_row_bytes(v, s, rows > 1 ? rows : 2, cols);
+  check_pitch(v, s, src, rows, a.pitch);
+}
+
+static void check_brcb(Verifier *v, const IrStmt *s) {
+  const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
+  Rows a, b;
+  if (!rows_of(v, s, src, &a) || !rows_of(v, s, dst, &b)) return;
+  check_start(v, s, src, &a);
+  check_start(v, s, dst, &b);
+  check_pitch(v, s, dst, b.rows, b.pitch);
+  int64_t c0 = dtype_c0(src->buf->type);
+  bool known = a.rows > 0 && a.cols > 0 && b.rows > 0 && b.cols > 0;
+  if (!known || (a.rows == 1 && a.cols % 8 == 0 && b.rows * b.cols == a.cols * c0 && b.cols % c0 == 0)) return;
+  Diag *g = bad(v, BRCB_SHAPE, "'brcb' from %s to %s", operand_text(v, src), operand_text(v, dst));
+  diag_fix(v->d, g, "read a row of n elements, n a multiple of 8, and write [n, %lld]", ll(c0));
+}
+
+static void check_dma(Verifier *v, const IrStmt *s) {
+  bool in = s->op == OP_GM_TO_UB;
+  const IrRegion *ub = &s->args[in].region, *gm = &s->args[!in].region;
+  Rows u, g;
+  if (!rows_of(v, s, ub, &u) || !rows_of(v, s, gm, &g)) return;
+  check_start(v, s, ub, &u);
+  bool one_u = u.rows == 1, one_g = g.rows == 1;
+  bool same = one_u || one_g ? !differ(v, ir_count(v->k, ub), ir_count(v->k, gm))
+                             : !differ(v, u.e.rows, g.e.rows) && !differ(v, u.e.cols, g.e.cols);
+  if (!same) {
+    Diag *d = bad(v, DMA_SHAPE, "'%s' between %s and %s", oname(s), operand_text(v, gm), operand_text(v, ub));
+    diag_fix(v->d, d, "move the same rows and columns on both sides");
+    return;
+  }
+  const Rows *form = one_g ? &u : &g;
+  int64_t cols = form->cols, rows = form->rows;
+  check_pitch(v, s, ub, rows, one_u ? cols : u.pitch);
+  int size = dtype_size(ub->buf->type);
+  if (rows <= 4095 && cols <= 2097151 / size) return;
+  Diag *d = bad(v, DMA_LIMIT, "'%s' moves %lld rows of %lld bytes", oname(s), ll(rows), ll(cols * size));
+  diag_fix(v->d, d, "cut it into moves of at most 4095 rows of 2097151 bytes");
+}
+
+static void check_fractal_start(Verifier *v, const IrStmt *s, const IrRegion *r) {
+  const IrBuf *b = r->buf;
+  if (space_side(b->space) != 'c' || b->rank < 2) return;
+  int c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
+  int unit[2] = {b->layout == LAYOUT_ZN ? c0 : 16, b->layout == LAYOUT_ZN ? 16 : c0};
+  if (s->op == OP_GM_TO_L1 || s->op == OP_L0C_TO_GM) unit[0] = 1; /* these address single rows */
+  for (int i = 0; i < 2; i++) {
+    IrExpr *off = r->off[b->rank - 2 + i];
+    int64_t rest;
+    if (!residue(off, unit[i], &rest) || !rest) continue;
+    Diag *g = bad(v, FRACTAL_START, "box %s of '%s' starts at %s `%s`; a fractal of %%%s has %d", region_text(v, r),
+                  oname(s), i ? "column" : "row", expr_text(v, off), b->name, unit[i]);
+    diag_fix(v->d, g, "start on a multiple of %d", unit[i]);
+    return;
+  }
+}
+
+static void check_fractal_move(Verifier *v, const IrStmt *s) {
+  const IrRegion *a = &s->args[0].region, *b = &s->args[1].region;
+  check_fractal_start(v, s, a);
+  check_fractal_start(v, s, b);
+  Extents x = drop_ones(extents(a)), y = drop_ones(extents(b));
+  bool trans = ir_attr(s, ATTR_TRANS);
+  if (trans && x.n == 2) {
+    IrExpr *e = x.e[0];
+    x.e[0] = x.e[1];
+    x.e[1] = e;
+  }
+  if (same_extents(v, x, y)) return;
+  Diag *g = bad(v, FRACTAL_SHAPE, "'%s' from %s to %s%s", oname(s), operand_text(v, a), operand_text(v, b),
+                trans ? ", transposed" : "");
+  diag_fix(v->d, g, "give both boxes the same rows and columns");
+}
+
+static void check_mmad_limit(Verifier *v, const IrStmt *s) {
+  for (int i = 0; i < 3; i++) {
+    const IrRegion *r = &s->args[i].region;
+    check_fractal_start(v, s, r);
+    for (int d = 0; d < r->buf->rank; d++) {
+      if (const_or(r->ext[d]) <= 4095) continue;
+      Diag *g = bad(v, MMAD_LIMIT, "'mmad' with operand %s; one instruction takes 4095", operand_text(v, r));
+      diag_fix(v->d, g, "cut the product into pieces");
+      return;
+    }
+  }
+}
+
+static void check_instruction(Verifier *v, const IrStmt *s) {
+  switch (s->op) {
+  case OP_GM_TO_UB:
+  case OP_UB_TO_GM: check_dma(v, s); return;
+  case OP_GM_TO_L1:
+  case OP_L1_TO_L0A:
+  case OP_L1_TO_L0B:
+  case OP_L0C_TO_GM:
+  case OP_L0C_TO_L1: check_fractal_move(v, s); return;
+  case OP_MMAD: check_mmad_limit(v, s); return;
+  case OP_BRCB: check_brcb(v, s); return;
+  case OP_ROW_SUM:
+  case OP_ROW_MAX:
+  case OP_ROW_MIN: check_row_reduce(v, s); return;
+  default:
+    if (is_elementwise(s->op)) check_elementwise(v, s);
+  }
+}
+
+void ir_verify_op(IrKernel *k, Diags *d, const IrStmt *s, const IrStmt *side) {
+  Verifier verifier = {k, d, k->module->arena, s, side, k->level == LEVEL_LOWERED}, *v = &verifier;
+  uint32_t before = d->n_errors;
+  check_attrs(v, s);
+  check_spaces(v, s);
+  check_dtypes(v, s);
+  check_scalars(v, s);
+  if (d->n_errors == before) check_shapes(v, s);
+  if (v->lowered && d->n_errors == before) check_instruction(v, s);
+}

@@ -1,0 +1,140 @@
+/* walk.c - visits over statements and expressions, and the shape of regions in memory. */
+#include "ir.h"
+
+bool ir_walk(IrBlock *b, IrVisit f, void *user) {
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    if (!f(s, user)) return false;
+    if (!s->block) continue; /* f removed it */
+    if (!ir_walk(&s->body, f, user) || !ir_walk(&s->alt, f, user)) return false;
+  }
+  return true;
+}
+
+void ir_walk_expr(IrExpr *e, void (*f)(IrExpr *e, void *user), void *user) {
+  f(e, user);
+  if (e->op == EX_LOAD) {
+    for (int i = 0; i < e->n; i++) ir_walk_expr(e->idx[i], f, user);
+  } else if (e->op > EX_LOAD) {
+    for (int i = 0; i < e->n; i++) ir_walk_expr(e->arg[i], f, user);
+  }
+}
+
+void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
+  for (int i = 0; i < s->n_args; i++) {
+    IrArg *a = &s->args[i];
+    if (a->kind == ARG_SCALAR) {
+      f(&a->scalar, user);
+    } else {
+      for (int d = 0; d < a->region.buf->rank; d++) {
+        f(&a->region.off[d], user);
+        f(&a->region.ext[d], user);
+      }
+    }
+  }
+  for (int i = 0; i < s->n_attrs; i++) f(&s->attrs[i].value, user);
+  switch (s->op) {
+  case ST_FOR:
+    f(&s->loop.lo, user);
+    f(&s->loop.hi, user);
+    f(&s->loop.step, user);
+    break;
+  case ST_PARALLEL:
+    for (int i = 0; i < s->par.n; i++) f(&s->par.ext[i], user);
+    break;
+  case ST_IF:
+  case ST_WHILE: f(&s->test.cond, user); break;
+  case ST_LET:
+  case ST_VAR:
+  case ST_ASSIGN: f(&s->set.value, user); break;
+  case ST_STORE:
+    for (int i = 0; i < s->store.buf->rank; i++) f(&s->store.idx[i], user);
+    f(&s->store.value, user);
+    break;
+  case ST_SET_FLAG:
+  case ST_WAIT_FLAG:
+  case ST_CROSS_SET:
+  case ST_CROSS_WAIT: f(&s->sync.id, user); break;
+  default: break;
+  }
+}
+
+static bool renumber(IrStmt *s, void *user) {
+  IrKernel *k = user;
+  s->id = ++k->n_stmts;
+  return true;
+}
+
+void ir_renumber(IrKernel *k) {
+  k->n_stmts = 0;
+  ir_walk(&k->body, renumber, k);
+}
+
+IrExpr *ir_count(IrKernel *k, const IrRegion *r) {
+  IrExpr *n = ir_i32(k, 1);
+  for (int d = 0; d < r->buf->rank; d++) n = ir_binary(k, EX_MUL, n, r->ext[d]);
+  return n;
+}
+
+/* Elements between neighbours along dimension d of a row-major buffer. */
+static IrExpr *stride_of(IrKernel *k, const IrBuf *b, int d) {
+  IrExpr *n = ir_i32(k, 1);
+  for (int i = d + 1; i < b->rank; i++) n = ir_binary(k, EX_MUL, n, b->shape[i]);
+  return n;
+}
+
+bool ir_rows(IrKernel *k, const IrRegion *r, IrRows *out) {
+  const IrBuf *b = r->buf;
+  IrExpr *off = ir_i32(k, 0);
+  for (int d = 0; d < b->rank; d++) off = ir_binary(k, EX_ADD, off, ir_binary(k, EX_MUL, r->off[d], stride_of(k, b, d)));
+  /* From the inside out: cols grow while memory is contiguous, then one strided dimension, which may grow too. */
+  IrExpr *cols = ir_i32(k, 1), *rows = ir_i32(k, 1), *pitch = NULL;
+  bool open = true; /* cols may still grow */
+  for (int d = b->rank - 1; d >= 0; d--) {
+    if (ir_is_int(r->ext[d], 1)) continue;
+    IrExpr *stride = stride_of(k, b, d);
+    if (open && ir_expr_equal(cols, stride)) {
+      cols = ir_binary(k, EX_MUL, cols, r->ext[d]);
+    } else if (!pitch) {
+      open = false;
+      pitch = stride;
+      rows = r->ext[d];
+    } else if (ir_expr_equal(ir_binary(k, EX_MUL, pitch, rows), stride)) {
+      rows = ir_binary(k, EX_MUL, rows, r->ext[d]);
+    } else {
+      return false;
+    }
+  }
+  *out = (IrRows){off, rows, cols, pitch ? pitch : cols};
+  return true;
+}
+
+int64_t ir_buf_bytes(const IrBuf *b) {
+  int64_t n[IR_MAX_RANK];
+  for (int d = 0; d < b->rank; d++) {
+    if (!ir_is_const(b->shape[d])) return -1;
+    n[d] = b->shape[d]->i;
+  }
+  if (b->layout != LAYOUT_ND && b->rank >= 2) {
+    int64_t c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
+    bool zn = b->layout == LAYOUT_ZN;
+    n[b->rank - 2] = round_up(n[b->rank - 2], zn ? c0 : 16);
+    n[b->rank - 1] = round_up(n[b->rank - 1], zn ? 16 : c0);
+  }
+  int64_t bytes = dtype_size(b->type);
+  for (int d = 0; d < b->rank; d++) {
+    if (n[d] < 0 || (n[d] && bytes > INT64_MAX / n[d])) return INT64_MAX;
+    bytes *= n[d];
+  }
+  return b->space == SPACE_GM ? bytes : round_up(bytes, 32);
+}
+
+int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols, int64_t r, int64_t c) {
+  int64_t c0 = s == SPACE_L0C ? 16 : dtype_c0(t);
+  switch (l) {
+  case LAYOUT_NZ: return c / c0 * round_up(rows, 16) * c0 + r * c0 + c % c0;
+  case LAYOUT_ZZ: return (r / 16 * ceil_div(cols, c0) + c / c0) * 16 * c0 + r % 16 * c0 + c % c0;
+  case LAYOUT_ZN: return (r / c0 * ceil_div(cols, 16) + c / 16) * 16 * c0 + c % 16 * c0 + r % c0;
+  default: return r * cols + c;
+  }
+}

@@ -1,0 +1,85 @@
+/* legalize.h - what the files of the legalize pass share; nobody else includes it.
+ *
+ *   legalize.c         the pass: one source statement to a short list of steps in dtypes the vector unit has
+ *   legalize_op.c      the steps of each elementwise op: dtype conversion, scalar operands, compare and select
+ *   legalize_form.c    one step to instructions: flat or rows form, loops, temporaries, broadcast, realignment
+ *   legalize_reduce.c  reductions
+ *
+ * A step works on a Nest, the box of its destination without dimensions of extent 1. Every operand (Opd) says which
+ * dimension of its buffer each nest dimension walks, or that it repeats there. */
+#ifndef TL_PASS_LEGALIZE_H
+#define TL_PASS_LEGALIZE_H
+
+#include "pass.h"
+
+enum { LG_MAX_IN = 3, NO_ATTR = -1, REPEATS = -1 };
+
+typedef struct {
+  int n;
+  IrExpr *ext[IR_MAX_RANK];
+  int64_t max[IR_MAX_RANK]; /* bound of ext */
+  bool flat;                /* every operand is one contiguous run: temporaries need no row padding */
+} Nest;
+
+typedef struct {
+  IrExpr *scalar; /* not NULL: a scalar operand; nothing below holds */
+  IrRegion r;
+  int8_t dim[IR_MAX_RANK]; /* buffer dimension of each nest dimension, or REPEATS */
+  bool block;              /* r has a further last dimension: C0 copies of the row's value */
+} Opd;
+
+typedef struct {
+  PassCtx *p;
+  IrKernel *k;
+  Arena *a;
+  const IrStmt *s;  /* the source statement */
+  Loc loc;
+  IrBlock allocs;   /* temporaries of this statement */
+  IrBlock *out;     /* where the next instruction goes */
+  bool failed;
+} Lg;
+
+/* ---- form ---- */
+static inline DType opd_type(const Opd *o) { return o->scalar ? (DType)o->scalar->type : o->r.buf->type; }
+const char *lg_shape(Lg *g, const IrRegion *r);              /* "[64, 33]" */
+bool lg_same(Lg *g, IrExpr *a, IrExpr *b);                   /* provably equal */
+int64_t lg_bound(Lg *g, IrExpr *ext, int64_t cap);
+bool lg_nest(Lg *g, const IrRegion *r, Nest *n, Opd *o);     /* the nest that r itself is */
+bool lg_fit(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, int hint, Opd *o); /* r over dst's nest */
+Opd lg_scalar(IrExpr *e);
+Opd lg_temp(Lg *g, const Nest *n, DType t);
+Opd lg_temp1(Lg *g, DType t, int64_t count, Nest *n);        /* one run of its own */
+void lg_narrow(Lg *g, Nest *n, Opd *o, int n_opd, int d, IrExpr *off, IrExpr *ext); /* ext NULL: one index, d vanishes */
+IrVar *lg_loop(Lg *g, const char *name, IrExpr *hi, IrBlock **saved); /* opens a loop; g->out = *saved closes it */
+void lg_put(Lg *g, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value); /* one instruction, as it stands */
+/* One step whose operands lg_prepare (or their making) has put in order. Inputs first, the destination last. */
+void lg_emit(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value);
+/* Puts operands in order: aligned starts and pitches, no clash of the destination with an input. The destination (last)
+ * may become a temporary; lg_finish then moves it home. */
+typedef struct { Opd home; bool moved, by_element; } Finish;
+void lg_prepare(Lg *g, Nest *n, Opd *arg, int n_arg, bool reads_dst, Finish *f);
+void lg_finish(Lg *g, const Nest *n, const Opd *dst, const Finish *f);
+void lg_copy(Lg *g, const Nest *n, Opd src, Opd dst);        /* same dtype, any shapes that fit */
+bool lg_is_dense(Lg *g, const Nest *n, const Opd *o);        /* one aligned contiguous run over the whole nest */
+Opd lg_dense(Lg *g, const Nest *n, Opd o);
+Nest lg_own(const Nest *n, const Opd *o, Opd *own, int8_t *back); /* the nest of o's own dimensions */
+Opd lg_as(Lg *g, const Nest *n, Opd o, DType t);             /* o, or a temporary of dtype t with its value */
+void lg_by_element(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg); /* loops on the scalar pipe */
+void lg_warn_scalar(Lg *g, const Nest *n, const char *what, const char *why, const char *fix);
+IrExpr *lg_element(Lg *g, const Opd *o, IrExpr **at, int n);
+IrExpr *lg_hoist(Lg *g, IrExpr *e);                          /* reads of memory in e happen here and once */
+
+/* ---- op ---- */
+bool lg_cast_route(const Arch *arch, DType dst, DType src, DType hop[4], int *n_hops);
+void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode); /* src and dst in order */
+void lg_binary(Lg *g, const Nest *n, StmtOp op, DType w, Opd a, Opd b, Opd dst); /* add sub mul div max min, dtype w */
+void lg_elementwise(Lg *g);
+void lg_compare(Lg *g);
+void lg_select(Lg *g);
+void lg_no_dtype(Lg *g, DType t, const char *fix);
+void lg_wrap(Lg *g, const Nest *n, Opd x, DType t);          /* x (i16 or i32) modulo the width of the int dtype t */
+
+/* ---- reduce ---- */
+void lg_reduce(Lg *g);
+
+#endif

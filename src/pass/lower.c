@@ -1,0 +1,523 @@
+/* lower.c - data movement and matrix products become instructions.
+ *
+ * Copies: the two memories name the instruction. The GM side is clamped to the tensor: an extent that may pass the end becomes
+ * min(extent, shape - offset); nothing is clamped that is proven to fit. When the window can be smaller than the local tile, the tile
+ * is filled with the pad value first (in UB by the vector unit, in L1 by MTE2), under an `if` when that is only known at run time.
+ *
+ * Products: `gemm` on L1 operands is cut into L0 tiles. One half of L0A and one half of L0B hold an operand tile each, so that MTE1 loads
+ * the next step while the cube multiplies; k is the innermost loop and accumulates in L0C.
+ *
+ * Accumulators: the cube overwrites L0C when `init` holds, so `fill 0` on an accumulator becomes a flag that the next product takes. */
+#include "pass.h"
+
+#include <string.h>
+
+typedef struct { PassCtx *p; IrKernel *k; bool ok; } Ctx;
+
+static IrExpr *num(Ctx *c, int64_t v) { return ir_i32(c->k, v); }
+static IrExpr *op2(Ctx *c, ExprOp op, IrExpr *a, IrExpr *b) { return ir_binary(c->k, op, a, b); }
+
+static const char *shape_text(Ctx *c, const IrRegion *r) {
+  Text t;
+  text_init(&t, c->p->arena);
+  text_put(&t, "(");
+  for (int d = 0; d < r->buf->rank; d++) {
+    if (d) text_put(&t, ", ");
+    ir_print_expr(&t, r->ext[d]);
+  }
+  text_put(&t, ")");
+  return text_str(&t);
+}
+
+/* ---- windows: the active dimensions of a region ------------------------------------------------------------- */
+
+typedef struct { int dim[IR_MAX_RANK]; int n; } Dims; /* dimensions of extent other than 1, outer first */
+
+static Dims active_dims(const IrRegion *r) {
+  Dims d = {.n = 0};
+  for (int i = 0; i < r->buf->rank; i++)
+    if (!ir_is_int(r->ext[i], 1)) d.dim[d.n++] = i;
+  return d;
+}
+
+typedef struct {
+  IrRegion gm, local;    /* clamped to the same extents */
+  IrExpr *smaller;       /* bool: the window does not fill the local region; NULL: never */
+  bool always_smaller;
+  IrExpr *guard;         /* bool or NULL: a dimension of extent 1 lies inside the tensor */
+} Window;
+
+static IrExpr *land(Ctx *c, IrExpr *a, IrExpr *b) { return a ? op2(c, EX_LAND, a, b) : b; }
+
+/* One dimension of a GM region: how much of `ext` elements from `off` exist. */
+static IrExpr *clamp(Ctx *c, const IrRegion *r, int d) {
+  IrExpr *end = op2(c, EX_ADD, r->off[d], r->ext[d]);
+  if (ir_prove_le(c->k, end, r->buf->shape[d])) return r->ext[d];
+  IrExpr *left = op2(c, EX_SUB, r->buf->shape[d], r->off[d]);
+  if (!ir_prove_le(c->k, r->off[d], r->buf->shape[d])) left = op2(c, EX_MAX, left, num(c, 0));
+  return op2(c, EX_MIN, r->ext[d], left);
+}
+
+static bool copy_shape_error(Ctx *c, const IrStmt *s, const IrRegion *src, const IrRegion *dst, const char *fix) {
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_SHAPE, s->loc, "copy of %s from %%%s into %s of %%%s: the shapes do not agree",
+                     shape_text(c, src), src->buf->name, shape_text(c, dst), dst->buf->name);
+  diag_other(c->p->diags, g, dst->buf->loc, "%%%s is declared here", dst->buf->name);
+  diag_fix(c->p->diags, g, "%s", fix);
+  return false;
+}
+
+/* Pairs the dimensions of the GM and the local side and clamps. `into_local`: GM is the source. */
+static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local, bool into_local, Window *w) {
+  const IrRegion *src = into_local ? gm : local, *dst = into_local ? local : gm;
+  Dims g = active_dims(gm), l = active_dims(local);
+  *w = (Window){*gm, *local, NULL, false, NULL};
+  for (int d = 0; d < gm->buf->rank; d++) {
+    if (!ir_is_int(gm->ext[d], 1)) continue;
+    IrExpr *inside = op2(c, EX_LT, gm->off[d], gm->buf->shape[d]);
+    if (!ir_prove_le(c->k, op2(c, EX_ADD, gm->off[d], num(c, 1)), gm->buf->shape[d])) w->guard = land(c, w->guard, inside);
+  }
+  if (g.n != l.n) {
+    /* A tile with a dimension the tensor does not have (or the other way round) still agrees if one side is all ones there. */
+    bool gm_point = g.n == 0, local_point = l.n == 0;
+    if (!gm_point && !local_point && g.n > l.n)
+      return copy_shape_error(c, s, src, dst, "slice the tensor so that both sides have the same number of dimensions larger than 1");
+  }
+  int shift = l.n - g.n; /* inner dimensions pair up */
+  for (int i = 0; i < l.n; i++) {
+    int ld = l.dim[i];
+    IrExpr *have = i >= shift ? clamp(c, gm, g.dim[i - shift]) : num(c, 1);
+    IrExpr *full = i >= shift ? gm->ext[g.dim[i - shift]] : num(c, 1);
+    if (full->op == EX_INT && local->ext[ld]->op == EX_INT && full->i > local->ext[ld]->i)
+      return copy_shape_error(c, s, src, dst,
+                              into_local ? "make the tile as large as the slice, or copy a smaller slice (for a long dimension: a loop over tiles)"
+                                         : "write a slice no larger than the tile");
+    if (!ir_prove_le(c->k, full, local->ext[ld])) have = op2(c, EX_MIN, have, local->ext[ld]);
+    if (!ir_prove_le(c->k, local->ext[ld], have)) {
+      IrExpr *less = op2(c, EX_LT, have, local->ext[ld]);
+      if (have->op == EX_INT) w->always_smaller = true;
+      w->smaller = w->smaller ? op2(c, EX_LOR, w->smaller, less) : less;
+    }
+    w->local.ext[ld] = have;
+    if (i >= shift) w->gm.ext[g.dim[i - shift]] = have;
+  }
+  if (shift < 0) /* the local side is a point: one element */
+    for (int i = 0; i < g.n; i++) w->gm.ext[g.dim[i]] = num(c, 1);
+  if (w->guard) {
+    IrExpr *outside = ir_unary(c->k, EX_LNOT, w->guard);
+    w->smaller = w->smaller ? op2(c, EX_LOR, w->smaller, outside) : outside;
+  }
+  return true;
+}
+
+/* ---- emitting ------------------------------------------------------------------------------------------------------ */
+
+typedef struct { Ctx *c; IrBlock *into; Loc loc; } Out;
+
+static IrStmt *emit2(Out *o, StmtOp op, IrArg src, IrRegion dst) {
+  IrArg args[2] = {src, ir_arg_region(dst)};
+  IrStmt *s = ir_new_op(o->c->k, op, o->loc, 2, args);
+  ir_append(o->into, s);
+  return s;
+}
+
+static Out emit_if(Out *o, IrExpr *cond) {
+  if (!cond) return *o;
+  IrStmt *s = ir_new_stmt(o->c->k, ST_IF, o->loc);
+  s->test.cond = cond;
+  ir_append(o->into, s);
+  return (Out){o->c, &s->body, o->loc};
+}
+
+static IrStmt *emit_for(Out *o, const char *name, int64_t n, Out *body) {
+  IrStmt *s = ir_new_stmt(o->c->k, ST_FOR, o->loc);
+  s->loop.lo = num(o->c, 0);
+  s->loop.hi = num(o->c, n);
+  s->loop.step = num(o->c, 1);
+  s->loop.var = ir_new_var(o->c->k, name, DT_I32, VAR_LOOP, o->loc);
+  s->loop.var->def = s;
+  ir_append(o->into, s);
+  *body = (Out){o->c, &s->body, o->loc};
+  return s;
+}
+
+static IrBuf *emit_alloc(Ctx *c, const char *name, DType t, Space space, Layout layout, int rank, IrExpr **shape, Loc loc) {
+  IrBuf *b = ir_new_buf(c->k, name, t, space, rank, shape, loc);
+  b->layout = layout;
+  IrStmt *s = ir_new_stmt(c->k, ST_ALLOC, loc);
+  s->alloc.buf = b;
+  ir_insert_before(c->k->body.first, s);
+  return b;
+}
+
+/* ---- copies ----------------------------------------------------------------------------------------------------------- */
+
+static void keep_attr(IrKernel *k, const IrStmt *from, IrStmt *to, AttrKey key) {
+  IrExpr *e = ir_attr(from, key);
+  if (e) ir_set_attr(k, to, key, e);
+}
+
+/* A UB tile like `r` in another dtype, whole. */
+static IrRegion temp_like(Ctx *c, const IrRegion *r, DType t, Loc loc) {
+  IrExpr *shape[IR_MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < r->buf->rank; d++)
+    if (!ir_is_int(r->ext[d], 1)) shape[n++] = r->ext[d];
+  if (!n) shape[n++] = num(c, 1);
+  IrExpr *cols = shape[n - 1];
+  if (n > 1 && cols->op == EX_INT) shape[n - 1] = num(c, round_up(cols->i, dtype_c0(t)));
+  IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.%s", r->buf->name, dtype_info[t].name), t, SPACE_UB, LAYOUT_ND, n, shape, loc);
+  IrRegion whole = ir_whole(c->k, b);
+  whole.ext[n - 1] = cols;
+  return whole;
+}
+
+static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion local) {
+  bool to_l1 = local.buf->space == SPACE_L1;
+  IrRegion target = local;
+  if (gm.buf->type != local.buf->type) {
+    if (to_l1) {
+      c->ok = false;
+      Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "copy from %%%s (%s) to %%%s (%s) in L1 would have to convert the dtype; the DMA cannot",
+                         gm.buf->name, dtype_info[gm.buf->type].name, local.buf->name, dtype_info[local.buf->type].name);
+      diag_fix(c->p->diags, g, "give both the same dtype, or convert in UB first");
+      return;
+    }
+    target = temp_like(c, &local, gm.buf->type, s->loc);
+  }
+  Window w;
+  if (!make_window(c, s, &gm, &target, true, &w)) {
+    c->ok = false;
+    return;
+  }
+  bool offset_zero = true;
+  for (int d = target.buf->rank - 2; d < target.buf->rank; d++) offset_zero &= d < 0 || ir_is_int(target.off[d], 0);
+  if (w.smaller && (!to_l1 || offset_zero)) {
+    Out in = emit_if(o, w.always_smaller ? NULL : w.smaller);
+    IrExpr *pad = ir_attr(s, ATTR_PAD);
+    if (!pad) pad = dtype_is_float(target.buf->type) ? ir_float(c->k, target.buf->type, 0) : ir_int(c->k, target.buf->type, 0);
+    emit2(&in, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(ir_cast(c->k, target.buf->type, pad)), target);
+  }
+  Out in = emit_if(o, w.guard);
+  emit2(&in, to_l1 ? OP_GM_TO_L1 : OP_GM_TO_UB, ir_arg_region(w.gm), w.local);
+  if (target.buf != local.buf) emit2(o, OP_COPY, ir_arg_region(target), local);
+}
+
+static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegion gm) {
+  bool from_cube = local.buf->space == SPACE_L0C;
+  if (!from_cube && gm.buf->type != local.buf->type) {
+    IrRegion t = temp_like(c, &local, gm.buf->type, s->loc);
+    emit2(o, OP_COPY, ir_arg_region(local), t);
+    local = t;
+  }
+  Window w;
+  if (!make_window(c, s, &gm, &local, false, &w)) {
+    c->ok = false;
+    return;
+  }
+  Out in = emit_if(o, w.guard);
+  IrStmt *i = emit2(&in, from_cube ? OP_L0C_TO_GM : OP_UB_TO_GM, ir_arg_region(w.local), w.gm);
+  if (from_cube) keep_attr(c->k, s, i, ATTR_RELU);
+  if (s->op == OP_ATOMIC_ADD) ir_set_attr(c->k, i, ATTR_ATOMIC, ir_int(c->k, DT_BOOL, 1));
+}
+
+static void no_path(Ctx *c, const IrStmt *s, const IrBuf *src, const IrBuf *dst) {
+  c->ok = false;
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "no data path from %s (%%%s) to %s (%%%s) on %s", space_info[src->space].name, src->name,
+                     space_info[dst->space].name, dst->name, c->p->arch->name);
+  diag_other(c->p->diags, g, dst->loc, "%%%s is declared here", dst->name);
+  diag_fix(c->p->diags, g, "go through global memory, or through a memory that has a path to both");
+}
+
+/* false: the statement stays (UB to UB is legalize's). */
+static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
+  IrRegion src = s->args[0].region, dst = s->args[1].region;
+  Space a = src.buf->space, b = dst.buf->space;
+  if (a == SPACE_GM && (b == SPACE_UB || b == SPACE_L1) && s->op == OP_COPY) {
+    lower_load(c, o, s, src, dst);
+  } else if ((a == SPACE_UB || a == SPACE_L0C) && b == SPACE_GM) {
+    lower_store(c, o, s, src, dst);
+  } else if (a == SPACE_L1 && (b == SPACE_L0A || b == SPACE_L0B)) {
+    /* The source is a tile of the destination's shape at the source's corner. */
+    IrRegion box = src;
+    int n = src.buf->rank, m = dst.buf->rank;
+    bool trans = ir_attr(s, ATTR_TRANS) != NULL;
+    for (int d = 0; d < n - 2; d++) box.ext[d] = num(c, 1);
+    box.ext[n - 2] = dst.ext[trans ? m - 1 : m - 2];
+    box.ext[n - 1] = dst.ext[trans ? m - 2 : m - 1];
+    IrStmt *i = emit2(o, b == SPACE_L0A ? OP_L1_TO_L0A : OP_L1_TO_L0B, ir_arg_region(box), dst);
+    keep_attr(c->k, s, i, ATTR_TRANS);
+  } else if (a == SPACE_L0C && b == SPACE_L1) {
+    IrStmt *i = emit2(o, OP_L0C_TO_L1, ir_arg_region(src), dst);
+    keep_attr(c->k, s, i, ATTR_RELU);
+  } else if (a == SPACE_UB && b == SPACE_UB && s->op == OP_COPY) {
+    return false;
+  } else {
+    no_path(c, s, src.buf, dst.buf);
+  }
+  return true;
+}
+
+/* ---- accumulators that a fill clears -------------------------------------------------------------------------------- */
+
+static bool touches(const IrStmt *s, const IrBuf *b) {
+  for (int i = 0; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION && s->args[i].region.buf == b) return true;
+  return false;
+}
+
+typedef struct { const IrBuf *buf; IrStmt *first; int n; } Touch;
+static bool find_touch(IrStmt *s, void *user) {
+  Touch *t = user;
+  if (!touches(s, t->buf)) return true;
+  if (!t->first) t->first = s;
+  t->n++;
+  return true;
+}
+
+/* `fill 0 -> %acc`, then one product in loops below the fill's block and nothing else of %acc in those loops:
+ * init is "first iteration of them all". Otherwise a run-time flag: set by the fill, taken by every product. */
+static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
+  IrBuf *acc = s->args[1].region.buf;
+  IrExpr *v = s->args[0].scalar;
+  if (!((v->op == EX_INT && v->i == 0) || (v->op == EX_FLOAT && v->f == 0))) {
+    c->ok = false;
+    Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "%%%s is an accumulator in L0C; it can start at zero only", acc->name);
+    diag_fix(c->p->diags, g, "clear it, and add the constant after the product");
+    return;
+  }
+  IrStmt *at = s->next;
+  Touch t = {acc, NULL, 0};
+  for (; at && !t.n; at = at->next) {
+    if (touches(at, acc)) find_touch(at, &t);
+    ir_walk(&at->body, find_touch, &t);
+    ir_walk(&at->alt, find_touch, &t);
+  }
+  if (t.n == 1 && (t.first->op == OP_GEMM || t.first->op == OP_MMAD)) {
+    IrExpr *first = ir_int(c->k, DT_BOOL, 1);
+    bool straight = true;
+    for (IrStmt *up = t.first->block->parent; up && t.first->block != s->block && up->block; up = up->block->parent) {
+      if (up->op == ST_FOR) first = op2(c, EX_LAND, first, op2(c, EX_EQ, ir_var(c->k, up->loop.var), up->loop.lo));
+      else if (up->op != ST_CUBE) straight = false;
+      if (up->block == s->block) break;
+    }
+    if (straight) {
+      ir_set_attr(c->k, t.first, ATTR_INIT, first);
+      return;
+    }
+  }
+  /* Run-time flag, declared at the top of the cube block. */
+  IrStmt *cube = s->block->parent;
+  while (cube->op != ST_CUBE) cube = cube->block->parent;
+  IrVar *flag = NULL;
+  const char *name = arena_printf(c->p->arena, "%s.zero", acc->name);
+  for (uint32_t i = 1; i < c->k->vars.len && !flag; i++)
+    if (c->k->vars.data[i]->kind == VAR_MUT && !strcmp(c->k->vars.data[i]->name, name)) flag = c->k->vars.data[i];
+  if (!flag) {
+    flag = ir_new_var(c->k, name, DT_BOOL, VAR_MUT, s->loc);
+    IrStmt *def = ir_new_stmt(c->k, ST_VAR, s->loc);
+    def->set.var = flag;
+    def->set.value = ir_int(c->k, DT_BOOL, 0);
+    flag->def = def;
+    ir_insert_before(cube->body.first, def);
+  }
+  IrStmt *set = ir_new_stmt(c->k, ST_ASSIGN, s->loc);
+  set->set.var = flag;
+  set->set.value = ir_int(c->k, DT_BOOL, 1);
+  ir_append(o->into, set);
+}
+
+/* The run-time flag of an accumulator, or NULL. */
+static IrVar *zero_flag(Ctx *c, const IrBuf *acc) {
+  const char *name = arena_printf(c->p->arena, "%s.zero", acc->name);
+  for (uint32_t i = 1; i < c->k->vars.len; i++)
+    if (c->k->vars.data[i]->kind == VAR_MUT && !strcmp(c->k->vars.data[i]->name, name)) return c->k->vars.data[i];
+  return NULL;
+}
+
+static bool static_fill_follows(const IrStmt *gemm) { return ir_attr(gemm, ATTR_INIT) != NULL; }
+
+/* ---- products ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct { int64_t m, n, k, mt, nt, kt; bool ta, tb; } Tiling;
+
+static bool last_two(const IrRegion *r, int64_t *rows, int64_t *cols) {
+  int n = r->buf->rank;
+  if (n < 2) return false;
+  for (int d = 0; d < n - 2; d++)
+    if (!ir_is_int(r->ext[d], 1)) return false;
+  if (r->ext[n - 2]->op != EX_INT || r->ext[n - 1]->op != EX_INT) return false;
+  *rows = r->ext[n - 2]->i;
+  *cols = r->ext[n - 1]->i;
+  return true;
+}
+
+static bool gemm_sizes(Ctx *c, const IrStmt *s, Tiling *t) {
+  const IrRegion *A = &s->args[0].region, *B = &s->args[1].region, *C = &s->args[2].region;
+  int64_t ar, ac, br, bc, cr, cc;
+  t->ta = ir_attr(s, ATTR_TRANS_A) != NULL;
+  t->tb = ir_attr(s, ATTR_TRANS_B) != NULL;
+  bool two = last_two(A, &ar, &ac) && last_two(B, &br, &bc) && last_two(C, &cr, &cc);
+  if (two) {
+    t->m = t->ta ? ac : ar;
+    t->k = t->ta ? ar : ac;
+    t->n = t->tb ? br : bc;
+  }
+  if (two && t->k == (t->tb ? bc : br) && t->m == cr && t->n == cc) return true;
+  Diag *g = diag_add(c->p->diags, DIAG_GEMM_SHAPE, s->loc, "product of %%%s %s%s and %%%s %s%s into %%%s %s: the shapes do not agree", A->buf->name,
+                     shape_text(c, A), t->ta ? " transposed" : "", B->buf->name, shape_text(c, B), t->tb ? " transposed" : "", C->buf->name,
+                     shape_text(c, C));
+  diag_fix(c->p->diags, g, two ? "op(A) is (m, k), op(B) is (k, n), C is (m, n)" : "operands are constant-size matrices: all but the last two extents 1");
+  return false;
+}
+
+static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
+  static const DType ok[][3] = {{DT_F16, DT_F16, DT_F32}, {DT_BF16, DT_BF16, DT_F32}, {DT_F32, DT_F32, DT_F32}, {DT_I8, DT_I8, DT_I32}};
+  DType t[3];
+  for (int i = 0; i < 3; i++) t[i] = s->args[i].region.buf->type;
+  for (size_t i = 0; i < TL_COUNT(ok); i++)
+    if (!memcmp(ok[i], t, sizeof t)) return true;
+  Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "the cube of %s does not multiply %s by %s into %s", c->p->arch->name, dtype_info[t[0]].name,
+                     dtype_info[t[1]].name, dtype_info[t[2]].name);
+  diag_fix(c->p->diags, g, "float16, bfloat16 and float32 operands accumulate in float32, int8 in int32");
+  return false;
+}
+
+/* The largest k step of whole fractals whose operand tile fits half of L0, a divisor of k if there is a good one. */
+static void choose_tiling(Ctx *c, Tiling *t, DType type) {
+  int64_t half = c->p->arch->space[SPACE_L0A].bytes / 2, c0 = dtype_c0(type), size = dtype_size(type);
+  if (c0 < 16) c0 = 16; /* f32: two 16x8 fractals side by side, so that a transposed load stays square */
+  t->mt = min_i64(t->m, 256);
+  t->nt = min_i64(t->n, 256);
+  int64_t widest = round_up(max_i64(t->mt, t->nt), 16);
+  int64_t most = max_i64(half / (widest * size) / c0 * c0, c0);
+  if (t->k <= most) {
+    t->kt = t->k;
+    return;
+  }
+  t->kt = most;
+  for (int64_t k = most; k * 2 > most; k -= c0)
+    if (t->k % k == 0) {
+      t->kt = k;
+      return;
+    }
+}
+
+static IrRegion sub_box(Ctx *c, const IrRegion *r, IrExpr *row, int64_t rows, IrExpr *col, int64_t cols) {
+  IrRegion b = *r;
+  int n = r->buf->rank;
+  b.off[n - 2] = op2(c, EX_ADD, r->off[n - 2], row);
+  b.off[n - 1] = op2(c, EX_ADD, r->off[n - 1], col);
+  b.ext[n - 2] = num(c, rows);
+  b.ext[n - 1] = num(c, cols);
+  return b;
+}
+
+typedef struct { IrBuf *a0, *b0; IrExpr *version; } L0;
+
+static IrRegion l0_tile(Ctx *c, IrBuf *b, IrExpr *version, int64_t rows, int64_t cols) {
+  IrRegion r = ir_whole(c->k, b);
+  r.off[0] = version;
+  r.ext[0] = num(c, 1);
+  r.ext[1] = num(c, rows);
+  r.ext[2] = num(c, cols);
+  return r;
+}
+
+/* One L0 step: [m0 +: mt] x [n0 +: nt] x [k0 +: kt]. */
+static void emit_step(Out *o, const IrStmt *s, const Tiling *t, const L0 *l, IrExpr *m0, int64_t mt, IrExpr *n0, int64_t nt, IrExpr *k0, int64_t kt,
+                      IrExpr *init) {
+  Ctx *c = o->c;
+  const IrRegion *A = &s->args[0].region, *B = &s->args[1].region, *C = &s->args[2].region;
+  IrExpr *yes = ir_int(c->k, DT_BOOL, 1);
+  IrRegion a = t->ta ? sub_box(c, A, k0, kt, m0, mt) : sub_box(c, A, m0, mt, k0, kt);
+  IrRegion b = t->tb ? sub_box(c, B, n0, nt, k0, kt) : sub_box(c, B, k0, kt, n0, nt);
+  IrRegion a0 = l0_tile(c, l->a0, l->version, mt, kt), b0 = l0_tile(c, l->b0, l->version, kt, nt);
+  IrStmt *la = emit2(o, OP_L1_TO_L0A, ir_arg_region(a), a0);
+  if (t->ta) ir_set_attr(c->k, la, ATTR_TRANS, yes);
+  IrStmt *lb = emit2(o, OP_L1_TO_L0B, ir_arg_region(b), b0);
+  if (t->tb) ir_set_attr(c->k, lb, ATTR_TRANS, yes);
+  IrArg args[3] = {ir_arg_region(a0), ir_arg_region(b0), ir_arg_region(sub_box(c, C, m0, mt, n0, nt))};
+  IrStmt *mm = ir_new_op(c->k, OP_MMAD, s->loc, 3, args);
+  if (!(init->op == EX_INT && !init->i)) ir_set_attr(c->k, mm, ATTR_INIT, init);
+  ir_append(o->into, mm);
+}
+
+/* The k steps of one [mt, nt] tile of the accumulator: a loop of whole steps and a tail. */
+static void emit_k(Out *o, const IrStmt *s, const Tiling *t, L0 *l, IrExpr *m0, int64_t mt, IrExpr *n0, int64_t nt, IrExpr *init) {
+  Ctx *c = o->c;
+  int64_t whole = t->k / t->kt, tail = t->k % t->kt;
+  if (whole == 1 && !tail) {
+    /* One step a product: versions alternate over the innermost loop around it, if its trips are countable. */
+    IrStmt *up = s->block->parent;
+    while (up && up->op == ST_IF) up = up->block->parent;
+    bool countable = up && up->op == ST_FOR && ir_is_int(up->loop.step, 1);
+    l->version = countable ? op2(c, EX_MOD, op2(c, EX_SUB, ir_var(c->k, up->loop.var), up->loop.lo), num(c, 2)) : num(c, 0);
+    emit_step(o, s, t, l, m0, mt, n0, nt, num(c, 0), t->kt, init);
+    return;
+  }
+  Out body = *o;
+  IrExpr *kk = num(c, 0);
+  if (whole > 1) kk = ir_var(c->k, emit_for(o, "kk", whole, &body)->loop.var);
+  l->version = op2(c, EX_MOD, kk, num(c, 2));
+  emit_step(&body, s, t, l, m0, mt, n0, nt, op2(c, EX_MUL, kk, num(c, t->kt)), t->kt, op2(c, EX_LAND, init, op2(c, EX_EQ, kk, num(c, 0))));
+  if (tail) {
+    l->version = num(c, whole % 2);
+    emit_step(o, s, t, l, m0, mt, n0, nt, num(c, whole * t->kt), tail, num(c, 0));
+  }
+}
+
+static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
+  Tiling t;
+  if (!gemm_sizes(c, s, &t) || !gemm_dtypes(c, s)) {
+    c->ok = false;
+    return;
+  }
+  DType type = s->args[0].region.buf->type;
+  choose_tiling(c, &t, type);
+  IrExpr *two = num(c, 2);
+  IrExpr *sa[3] = {two, num(c, t.mt), num(c, t.kt)}, *sb[3] = {two, num(c, t.kt), num(c, t.nt)};
+  L0 l = {emit_alloc(c, arena_printf(c->p->arena, "%s.l0a", s->args[0].region.buf->name), type, SPACE_L0A, LAYOUT_ZZ, 3, sa, s->loc),
+          emit_alloc(c, arena_printf(c->p->arena, "%s.l0b", s->args[1].region.buf->name), type, SPACE_L0B, LAYOUT_ZN, 3, sb, s->loc), NULL};
+  l.a0->why = l.b0->why = "step of a matrix product, two versions";
+  IrExpr *init = ir_attr(s, ATTR_INIT);
+  IrVar *flag = static_fill_follows(s) ? NULL : zero_flag(c, s->args[2].region.buf);
+  if (!init) init = flag ? ir_var(c->k, flag) : ir_int(c->k, DT_BOOL, 0);
+  for (int64_t m0 = 0; m0 < t.m; m0 += t.mt)
+    for (int64_t n0 = 0; n0 < t.n; n0 += t.nt)
+      emit_k(o, s, &t, &l, num(c, m0), min_i64(t.mt, t.m - m0), num(c, n0), min_i64(t.nt, t.n - n0), init);
+  if (flag) {
+    IrStmt *taken = ir_new_stmt(c->k, ST_ASSIGN, s->loc);
+    taken->set.var = flag;
+    taken->set.value = ir_int(c->k, DT_BOOL, 0);
+    ir_append(o->into, taken);
+  }
+  pass_remark(c->p, "lower", s->loc, "product (%lld, %lld) x (%lld, %lld): L0 steps of %lld x %lld x %lld", (long long)t.m, (long long)t.k,
+              (long long)t.k, (long long)t.n, (long long)t.mt, (long long)t.nt, (long long)t.kt);
+}
+
+/* ---- driver ----------------------------------------------------------------------------------------------------------------- */
+
+static bool lower_stmt(IrStmt *s, void *user) {
+  Ctx *c = user;
+  IrBlock made = {0};
+  Out o = {c, &made, s->loc};
+  if (s->op == OP_COPY || s->op == OP_ATOMIC_ADD) {
+    if (!lower_copy(c, &o, s)) return true;
+  } else if (s->op == OP_GEMM) {
+    lower_gemm(c, &o, s);
+  } else if (s->op == OP_FILL && s->args[1].region.buf->space == SPACE_L0C) {
+    lower_acc_fill(c, &o, s);
+  } else if (s->op == OP_FILL && s->args[1].region.buf->space == SPACE_L1) {
+    emit2(&o, OP_L1_FILL, ir_arg_scalar(ir_cast(c->k, s->args[1].region.buf->type, s->args[0].scalar)), s->args[1].region);
+  } else {
+    return true;
+  }
+  ir_replace_with_block(s, &made);
+  return true;
+}
+
+bool pass_lower(PassCtx *p) {
+  Ctx c = {p, p->k, true};
+  ir_walk(&p->k->body, lower_stmt, &c);
+  return c.ok;
+}

@@ -1,0 +1,251 @@
+/* memplan.c - an address for every on-chip buffer.
+ *
+ * First every buffer of a memory gets bytes of its own, one after another: nothing shares, nothing waits for anything.
+ * Only when that does not fit are live ranges used. A live range is an interval of statement numbers. A buffer that a loop
+ * touches is live through the whole loop, back edge included, unless the loop alone uses it and each iteration begins by
+ * overwriting it whole. Buffers are placed largest first at the lowest aligned address that no overlapping live range holds.
+ * Addresses the user gave (T.annotate_address) are kept; the others go around them.
+ *
+ * When a memory overflows, the message lists the buffers that are live at the fullest point. */
+#include "pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { IrBuf *buf; uint32_t from, to; int64_t bytes; bool used, by_hand; } Life;
+typedef struct { IrStmt *loop; uint32_t from, to; } Loop;
+typedef struct {
+  PassCtx *p;
+  Life *life; /* by buffer id */
+  Vec(Loop) loops;
+  IrStmt *stmt;
+  const IrBuf *probe; /* for fresh-in-loop */
+  int state;          /* 0 untouched, 1 first touch overwrites whole, 2 first touch reads or is partial */
+  const IrBlock *top;
+} Ctx;
+
+static void touch(Ctx *c, const IrBuf *b, uint32_t at) {
+  Life *l = &c->life[b->id];
+  if (!l->used) l->from = l->to = at;
+  l->used = true;
+  if (at < l->from) l->from = at;
+  if (at > l->to) l->to = at;
+}
+
+static void touch_load(IrExpr *e, void *user) {
+  Ctx *c = user;
+  if (e->op == EX_LOAD) touch(c, e->buf, c->stmt->id);
+}
+static void touch_expr(IrExpr **e, void *user) { ir_walk_expr(*e, touch_load, user); }
+
+static uint32_t last_id(const IrStmt *s) {
+  while (s->body.last || s->alt.last) s = s->alt.last ? s->alt.last : s->body.last;
+  return s->id;
+}
+
+static bool collect(IrStmt *s, void *user) {
+  Ctx *c = user;
+  c->stmt = s;
+  ir_stmt_exprs(s, touch_expr, c);
+  if (s->op == ST_STORE) touch(c, s->store.buf, s->id);
+  for (int i = 0; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION) touch(c, s->args[i].region.buf, s->id);
+  if (s->op == ST_FOR || s->op == ST_WHILE) {
+    Loop l = {s, s->id, last_id(s)};
+    vec_push(c->p->arena, &c->loops, l);
+  }
+  return true;
+}
+
+static void probe_load(IrExpr *e, void *user) {
+  Ctx *c = user;
+  if (e->op == EX_LOAD && e->buf == c->probe && !c->state) c->state = 2;
+}
+static void probe_expr(IrExpr **e, void *user) { ir_walk_expr(*e, probe_load, user); }
+
+static bool is_whole(const IrRegion *r) {
+  for (int d = 0; d < r->buf->rank; d++)
+    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
+  return true;
+}
+
+static bool probe_first(IrStmt *s, void *user) {
+  Ctx *c = user;
+  ir_stmt_exprs(s, probe_expr, c);
+  int n_in = ir_n_in(s->op);
+  bool reads = false, writes = false;
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != c->probe) continue;
+    if (i < n_in || op_info[s->op].out[i - n_in] != 'w') reads = true;
+    else writes = is_whole(&s->args[i].region);
+    if (i >= n_in && !writes) reads = true;
+  }
+  if (s->op == ST_STORE && s->store.buf == c->probe) reads = true;
+  if (!c->state && (reads || writes)) c->state = !reads && s->block == c->top ? 1 : 2;
+  return c->state == 0;
+}
+
+static bool fresh_in_loop(Ctx *c, IrStmt *loop, const IrBuf *b) {
+  c->probe = b;
+  c->state = 0;
+  c->top = &loop->body;
+  ir_walk(&loop->body, probe_first, c);
+  return c->state == 1;
+}
+
+/* Loops are in program order, outer before inner: going backwards, inner loops are extended first. */
+static void extend_over_loops(Ctx *c, Life *l) {
+  for (int changed = 1; changed;) {
+    changed = 0;
+    for (uint32_t i = c->loops.len; i-- > 0;) {
+      const Loop *o = &c->loops.data[i];
+      if (l->to < o->from || l->from > o->to) continue;
+      if (l->from <= o->from && l->to >= o->to) continue;
+      bool only_here = l->from >= o->from && l->to <= o->to;
+      if (only_here && fresh_in_loop(c, o->loop, l->buf)) continue;
+      l->from = l->from < o->from ? l->from : o->from;
+      l->to = l->to > o->to ? l->to : o->to;
+      changed = 1;
+    }
+  }
+}
+
+static bool clash(const Life *a, const Life *b) { return a->from <= b->to && b->from <= a->to; }
+
+static int larger_first(const void *x, const void *y) {
+  const Life *a = *(Life *const *)x, *b = *(Life *const *)y;
+  if (a->by_hand != b->by_hand) return a->by_hand ? -1 : 1;
+  if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
+  return a->buf->id < b->buf->id ? -1 : 1;
+}
+
+/* Lowest address for l beside placed[0..n); share: only live ranges that overlap are in the way. */
+static int64_t lowest(Life **placed, int n, const Life *l, int64_t align, bool share) {
+  int64_t addr = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int i = 0; i < n; i++) {
+      const IrBuf *b = placed[i]->buf;
+      if (share && !clash(placed[i], l)) continue;
+      if (addr < b->addr + placed[i]->bytes && b->addr < addr + l->bytes) {
+        addr = round_up(b->addr + placed[i]->bytes, align);
+        moved = true;
+      }
+    }
+  }
+  return addr;
+}
+
+static bool place(Life **list, int n, int64_t limit, int64_t align, bool share) {
+  bool fits = true;
+  for (int i = 0; i < n; i++) {
+    if (!list[i]->by_hand) list[i]->buf->addr = lowest(list, i, list[i], align, share);
+    fits &= list[i]->buf->addr + list[i]->bytes <= limit;
+  }
+  return fits;
+}
+
+static void overflow(Ctx *c, Space s, Life **list, int n) {
+  /* The fullest moment: some live range begins there. */
+  int64_t peak = -1;
+  uint32_t at = 0;
+  for (int i = 0; i < n; i++) {
+    int64_t sum = 0;
+    for (int j = 0; j < n; j++) sum += list[j]->from <= list[i]->from && list[i]->from <= list[j]->to ? list[j]->bytes : 0;
+    if (sum > peak) peak = sum, at = list[i]->from;
+  }
+  Text t;
+  text_init(&t, c->p->arena);
+  const IrBuf *biggest = NULL;
+  int64_t big = -1;
+  bool product = s == SPACE_L1 || s == SPACE_L0C;
+  for (int i = 0; i < n; i++) {
+    const IrBuf *b = list[i]->buf;
+    if (at < list[i]->from || at > list[i]->to) continue;
+    if (list[i]->bytes > big) big = list[i]->bytes, biggest = b;
+    text_printf(&t, "%s%%%s %s[", t.len ? ", " : "", b->name, dtype_info[b->type].name);
+    for (int d = 0; d < b->rank; d++) text_printf(&t, "%s%lld", d ? ", " : "", (long long)b->shape[d]->i);
+    text_printf(&t, "] %lld B (%s)", (long long)list[i]->bytes, ir_loc_str(c->p->arena, c->p->module, b->loc));
+  }
+  int64_t limit = c->p->arch->space[s].bytes;
+  if (!biggest) return;
+  Diag *g = diag_add(c->p->diags, DIAG_MEM_OVERFLOW, biggest->loc,
+                     "%s of %s holds %lld bytes, the buffers that are live together need %lld: %s", space_info[s].name, c->p->arch->name,
+                     (long long)limit, (long long)peak, text_str(&t));
+  if (s == SPACE_L1 && product)
+    diag_fix(c->p->diags, g, "loop over K: `for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2)`, copy tiles of 64 of K, and accumulate with T.gemm "
+                             "inside the loop");
+  else if (s == SPACE_L0C)
+    diag_fix(c->p->diags, g, "smaller output tiles: block_M * block_N * 4 bytes must fit");
+  else
+    diag_fix(c->p->diags, g, "smaller tiles, or fewer buffers alive at the same time (T.Pipelined: fewer stages)");
+}
+
+static bool hand_overlap(Ctx *c, Life **list, int n) {
+  for (int i = 0; i < n; i++) {
+    const IrBuf *a = list[i]->buf;
+    int64_t align = c->p->arch->space[a->space].align;
+    if (list[i]->by_hand && a->addr % (a->space == SPACE_L0C ? 64 : align)) {
+      Diag *g = diag_add(c->p->diags, DIAG_MEM_ALIGN, a->loc, "%%%s stands at byte %lld of %s, which is not a multiple of %lld", a->name,
+                         (long long)a->addr, space_info[a->space].name, (long long)align);
+      diag_fix(c->p->diags, g, "use address %lld", (long long)round_up(a->addr, align));
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool plan_space(Ctx *c, Space s) {
+  IrKernel *k = c->p->k;
+  Life **list = arena_array(c->p->arena, Life *, k->bufs.len);
+  int n = 0;
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (k->bufs.data[i]->space == s && c->life[i].used) list[n++] = &c->life[i];
+  qsort(list, (size_t)n, sizeof *list, larger_first);
+  int64_t limit = c->p->arch->space[s].bytes, align = c->p->arch->space[s].align;
+  if (!hand_overlap(c, list, n)) return false;
+  if (place(list, n, limit, align, false)) return true;
+  if (c->p->auto_memory && place(list, n, limit, align, true)) {
+    pass_remark(c->p, "memplan", k->loc, "%s: buffers whose lives do not overlap share addresses", space_info[s].name);
+    return true;
+  }
+  overflow(c, s, list, n);
+  return false;
+}
+
+static bool drop_unused(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op == ST_ALLOC && !c->life[s->alloc.buf->id].used) {
+    if (s->loc.file && !strchr(s->alloc.buf->name, '.'))
+      diag_add(c->p->diags, DIAG_SCOPE_UNUSED, s->loc, "%%%s is never used", s->alloc.buf->name);
+    ir_remove(s);
+  }
+  return true;
+}
+
+bool pass_memplan(PassCtx *p) {
+  IrKernel *k = p->k;
+  Ctx c = {.p = p, .life = arena_array(p->arena, Life, k->bufs.len)};
+  ir_renumber(k);
+  ir_walk(&k->body, collect, &c);
+  bool ok = true;
+  for (uint32_t i = 1; i < k->bufs.len; i++) {
+    Life *l = &c.life[i];
+    l->buf = k->bufs.data[i];
+    l->by_hand = l->buf->addr >= 0;
+    if (l->buf->space == SPACE_GM || !l->used) continue;
+    l->bytes = ir_buf_bytes(l->buf);
+    if (l->bytes < 0) {
+      Diag *g = diag_add(p->diags, DIAG_MEM_DYNAMIC, l->buf->loc, "%%%s stands in %s and its size is not a constant", l->buf->name,
+                         space_info[l->buf->space].name);
+      diag_fix(p->diags, g, "give it a constant shape, the largest it can need; copies clamp to what is there");
+      ok = false;
+    }
+    extend_over_loops(&c, l);
+  }
+  bool planned = ok;
+  for (int s = 0; s < SPACE_COUNT; s++)
+    if (ok && s != SPACE_GM && space_info[s].physical) planned &= plan_space(&c, (Space)s);
+  if (planned) ir_walk(&k->body, drop_unused, &c);
+  return planned;
+}

@@ -1,0 +1,57 @@
+/* pass.h - IR to IR. One pass, one file, one function; passes.c holds the table and the runner. */
+#ifndef TL_PASS_H
+#define TL_PASS_H
+
+#include "../arch/arch.h"
+
+/* What passes tell the user besides errors: kernel.explain() prints these lines. */
+typedef struct { const char *pass; Loc loc; const char *text; } Remark;
+
+typedef struct {
+  Arena *arena;
+  Diags *diags;
+  const Arch *arch;
+  IrModule *module;
+  IrKernel *k;
+  Vec(Remark) remarks;
+  uint32_t n_user_bufs; /* buffers with smaller ids are the user's, the others are temporaries of passes */
+  bool auto_sync;   /* default true; false: only hand-written flags */
+  bool auto_memory; /* default true; false: buffers are packed one after another, no reuse */
+} PassCtx;
+
+void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);
+
+enum { /* facts about the IR that passes need, give and break */
+  FACT_SPACES = 1,    /* every buffer has a physical space */
+  FACT_TILES = 2,     /* no `parallel` */
+  FACT_SIDES = 4,     /* kernel->cores is set, statements stand in cube/vector blocks */
+  FACT_LOWERED = 8,   /* instructions only */
+  FACT_ADDRESSES = 16,
+  FACT_SYNCED = 32
+};
+
+typedef struct {
+  const char *name;
+  bool (*run)(PassCtx *p); /* false after an error in p->diags */
+  uint32_t needs, gives, breaks;
+  const char *doc;
+} Pass;
+
+extern const Pass pass_table[];
+extern const int pass_count;
+
+/* Called after each pass with its name; NULL to skip. Returning false stops the run early (not an error). */
+typedef bool (*PassObserver)(const Pass *done, PassCtx *p, double seconds, void *user);
+/* Runs all passes, or those up to and including `last`; verifies after each. */
+bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user);
+
+bool pass_scope(PassCtx *p);
+bool pass_parallel(PassCtx *p);
+bool pass_split(PassCtx *p);
+bool pass_pipeline(PassCtx *p);
+bool pass_lower(PassCtx *p);
+bool pass_legalize(PassCtx *p);
+bool pass_memplan(PassCtx *p);
+bool pass_sync(PassCtx *p);
+
+#endif

@@ -1,0 +1,65 @@
+/* passes.c - THE table of passes, in order, and the runner. Each row says what it needs, gives and breaks; the
+ * runner refuses a row whose needs are not met and verifies the IR after each. */
+#include "pass.h"
+
+#include <string.h>
+#include <time.h>
+
+const Pass pass_table[] = {
+    {"parallel", pass_parallel, 0, FACT_TILES, 0, "T.Parallel to tile ops: matrix products, vector expressions, reductions"},
+    {"scope", pass_scope, FACT_TILES, FACT_SPACES, 0, "a memory and a layout for every buffer"},
+    {"split", pass_split, FACT_SPACES, FACT_SIDES, 0, "statements to the cube and the vector side"},
+    {"pipeline", pass_pipeline, FACT_SIDES, 0, 0, "several buffers for what a pipelined loop loads and stores"},
+    {"lower", pass_lower, FACT_SIDES, 0, 0, "copies to DMA with tails, products to L0 tiles and mmad"},
+    {"legalize", pass_legalize, FACT_SIDES, FACT_LOWERED, 0, "vector ops to forms the vector unit executes"},
+    {"memplan", pass_memplan, FACT_LOWERED, FACT_ADDRESSES, 0, "addresses from loop-aware live ranges"},
+    {"sync", pass_sync, FACT_ADDRESSES, FACT_SYNCED, 0, "flags and barriers from byte ranges"},
+};
+const int pass_count = (int)TL_COUNT(pass_table);
+
+void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Text t;
+  text_init(&t, p->arena);
+  text_vprintf(&t, fmt, ap);
+  va_end(ap);
+  Remark r = {pass, loc, text_str(&t)};
+  vec_push(p->arena, &p->remarks, r);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
+  uint32_t facts = 0;
+  if (p->k->level == LEVEL_LOWERED) return true;
+  p->n_user_bufs = p->k->bufs.len;
+  for (int i = 0; i < pass_count; i++) {
+    const Pass *pass = &pass_table[i];
+    if ((facts & pass->needs) != pass->needs) {
+      diag_add(p->diags, DIAG_INTERNAL, p->k->loc, "pass '%s' runs before what it needs", pass->name);
+      return false;
+    }
+    double t0 = now();
+    uint32_t before = p->diags->n_errors;
+    if (!pass->run(p) || p->diags->n_errors != before) return false;
+    ir_renumber(p->k);
+    double seconds = now() - t0;
+    facts = (facts & ~pass->breaks) | pass->gives;
+    if (facts & FACT_SYNCED) {
+      p->k->level = LEVEL_LOWERED;
+      p->k->chip = p->arch->name;
+    }
+    if (!ir_verify(p->module, p->diags)) {
+      diag_add(p->diags, DIAG_INTERNAL, p->k->loc, "the IR is not valid after pass '%s'", pass->name);
+      return false;
+    }
+    if (obs && !obs(pass, p, seconds, user)) return true;
+    if (last && !strcmp(last, pass->name)) return true;
+  }
+  return true;
+}

@@ -1,0 +1,146 @@
+/* pipeline.c - T.Pipelined: several buffers for what each iteration loads or stores.
+ *
+ * A pipe starts its next instruction while other pipes still work on the last one, so an iteration overlaps with the one before as
+ * soon as it does not have to wait for the same buffer. This pass gives every L1 or UB buffer of a `pipeline(n)` loop that a
+ * copy from or to GM fills or drains n versions (a leading dimension, indexed by iteration % n); the sync pass then orders version by version.
+ * A buffer qualifies if only this loop uses it and the first thing an iteration does with it is to overwrite it whole. */
+#include "pass.h"
+
+typedef struct {
+  IrKernel *k;
+  IrStmt *loop;
+  IrBuf *buf;
+  bool outside, inside, gm, seen, fresh;
+  IrExpr *version;
+  int depth;
+} Probe;
+
+static void probe_load(IrExpr *e, void *user) {
+  Probe *q = user;
+  if (e->op == EX_LOAD && e->buf == q->buf) {
+    q->inside = true;
+    if (!q->seen) q->seen = true, q->fresh = false;
+  }
+}
+static void probe_expr(IrExpr **e, void *user) { ir_walk_expr(*e, probe_load, user); }
+
+static bool is_whole(const IrRegion *r) {
+  for (int d = 0; d < r->buf->rank; d++)
+    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
+  return true;
+}
+
+static bool probe_stmt(IrStmt *s, void *user) {
+  Probe *q = user;
+  ir_stmt_exprs(s, probe_expr, q);
+  if (s->op == ST_STORE && s->store.buf == q->buf) {
+    q->inside = true;
+    if (!q->seen) q->seen = true, q->fresh = false;
+  }
+  int n_in = ir_n_in(s->op);
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != q->buf) continue;
+    q->inside = true;
+    if (s->op == OP_COPY && s->args[1 - i].region.buf->space == SPACE_GM) q->gm = true;
+    if (q->seen) continue;
+    bool writes = i >= n_in && op_info[s->op].out[i - n_in] == 'w';
+    bool also_reads = false;
+    for (int j = 0; j < n_in; j++) also_reads |= s->args[j].kind == ARG_REGION && s->args[j].region.buf == q->buf;
+    q->fresh = writes && !also_reads && is_whole(&s->args[i].region) && s->block == &q->loop->body;
+    q->seen = true;
+  }
+  return true;
+}
+
+static bool count_uses(IrStmt *s, void *user) {
+  int *n = ((void **)user)[1];
+  IrBuf *b = ((void **)user)[0];
+  for (int i = 0; i < s->n_args; i++) *n += s->args[i].kind == ARG_REGION && s->args[i].region.buf == b;
+  if (s->op == ST_STORE) *n += s->store.buf == b;
+  return true;
+}
+
+static int uses_in(IrBlock *b, IrBuf *buf) {
+  int n = 0;
+  ir_walk(b, count_uses, (void *[]){buf, &n});
+  return n;
+}
+
+static IrExpr *add_version(IrKernel *k, IrExpr *e, const Probe *q);
+
+static void version_load(IrExpr **e, void *user) {
+  Probe *q = user;
+  *e = add_version(q->k, *e, q);
+}
+
+/* Rebuilds e with loads of the buffer given their leading index. */
+static IrExpr *add_version(IrKernel *k, IrExpr *e, const Probe *q) {
+  if (e->op < EX_LOAD) return e;
+  IrExpr *arg[IR_MAX_RANK + 1];
+  if (e->op == EX_LOAD) {
+    int lead = e->buf == q->buf;
+    if (lead) arg[0] = q->version;
+    for (int i = 0; i < e->n; i++) arg[i + lead] = add_version(k, e->idx[i], q);
+    return ir_load(k, e->buf, arg);
+  }
+  for (int i = 0; i < e->n; i++) arg[i] = add_version(k, e->arg[i], q);
+  switch (e->op) {
+  case EX_CAST: return ir_cast(k, e->type, arg[0]);
+  case EX_BITS: return ir_bits(k, e->type, arg[0]);
+  case EX_SELECT: return ir_select(k, arg[0], arg[1], arg[2]);
+  default: return e->n == 1 ? ir_unary(k, e->op, arg[0]) : ir_binary(k, e->op, arg[0], arg[1]);
+  }
+}
+
+static bool version_stmt(IrStmt *s, void *user) {
+  Probe *q = user;
+  IrBuf *b = q->buf;
+  if (s->op == ST_STORE && s->store.buf == b) {
+    IrExpr **idx = arena_array(q->k->module->arena, IrExpr *, b->rank);
+    idx[0] = q->version;
+    for (int d = 1; d < b->rank; d++) idx[d] = s->store.idx[d - 1];
+    s->store.idx = idx;
+  }
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != b) continue;
+    IrRegion *r = &s->args[i].region;
+    for (int d = b->rank - 1; d > 0; d--) {
+      r->off[d] = r->off[d - 1];
+      r->ext[d] = r->ext[d - 1];
+    }
+    r->off[0] = q->version;
+    r->ext[0] = ir_i32(q->k, 1);
+  }
+  ir_stmt_exprs(s, version_load, q); /* regions have their new rank by now */
+  return true;
+}
+
+static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b) {
+  IrKernel *k = p->k;
+  IrExpr *trip = ir_binary(k, EX_SUB, ir_var(k, loop->loop.var), loop->loop.lo);
+  if (!ir_is_int(loop->loop.step, 1)) trip = ir_binary(k, EX_FDIV, trip, loop->loop.step);
+  Probe q = {.k = k, .loop = loop, .buf = b, .version = ir_binary(k, EX_MOD, trip, ir_i32(k, loop->loop.stages))};
+  for (int d = b->rank; d > 0; d--) b->shape[d] = b->shape[d - 1];
+  b->shape[0] = ir_i32(k, loop->loop.stages);
+  b->rank++;
+  ir_walk(&loop->body, version_stmt, &q);
+  pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, loop->loop.stages, loop->loop.var->name);
+}
+
+static bool visit_loop(IrStmt *s, void *user) {
+  PassCtx *p = user;
+  if (s->op != ST_FOR || s->loop.stages < 2) return true;
+  for (uint32_t i = 1; i < p->k->bufs.len; i++) {
+    IrBuf *b = p->k->bufs.data[i];
+    if ((b->space != SPACE_L1 && b->space != SPACE_UB) || b->rank >= IR_MAX_RANK || b->addr >= 0) continue;
+    Probe q = {.k = p->k, .loop = s, .buf = b};
+    ir_walk(&s->body, probe_stmt, &q);
+    if (q.inside && q.fresh && q.gm && uses_in(&s->body, b) == uses_in(&p->k->body, b)) give_versions(p, s, b);
+  }
+  return true;
+}
+
+bool pass_pipeline(PassCtx *p) {
+  ir_walk(&p->k->body, visit_loop, p);
+  return true;
+}

@@ -1,0 +1,186 @@
+/* scope.c - a physical memory and a layout for every local buffer.
+ *
+ * Uses decide: operands of `gemm` stand in L1, operands of `mmad` in L0A and L0B, accumulators of both in L0C, whatever a
+ * vector op or an element access touches in UB. What only copies touch follows its partner: L1 if it feeds
+ * L0A/L0B or comes from L0C and feeds L1, otherwise UB. A space the user declared is binding; a use it cannot serve is an error
+ * that names both. Matrices in L1 and L0 get their fractal layouts.
+ *
+ * A UB tile whose rows are not whole 32-byte blocks cannot be the target of a DMA of several rows; when a copy needs that,
+ * the tile's last dimension is padded here, once, and every later pass sees an ordinary buffer. */
+#include "pass.h"
+
+#include <string.h>
+
+enum { USE_GEMM_AB = 1, USE_MMAD_A = 2, USE_MMAD_B = 4, USE_ACC = 8, USE_VECTOR = 16, USE_ELEMENT = 32, USE_COPY = 64, USE_MASK = 128 };
+
+typedef struct { uint32_t uses; const IrStmt *first[8]; bool pad; } Use;
+typedef struct { PassCtx *p; Use *use; } Ctx;
+
+static const char *const use_name[8] = {"an operand of a matrix product", "the left operand of mma", "the right operand of mma",
+                                        "an accumulator", "an operand of a vector op", "an element access", "a copy",
+                                        "a comparison mask"};
+
+static void mark(Ctx *c, const IrBuf *b, uint32_t use, const IrStmt *s) {
+  Use *u = &c->use[b->id];
+  for (int i = 0; i < 8; i++)
+    if (use >> i & 1 && !u->first[i]) u->first[i] = s;
+  u->uses |= use;
+}
+
+typedef struct { Ctx *c; const IrStmt *s; } ExprUse;
+static void mark_load(IrExpr *e, void *user) {
+  ExprUse *u = user;
+  if (e->op == EX_LOAD) mark(u->c, e->buf, USE_ELEMENT, u->s);
+}
+static void mark_expr(IrExpr **e, void *user) { ir_walk_expr(*e, mark_load, user); }
+
+static bool is_copy(const IrStmt *s) { return s->op == OP_COPY || s->op == OP_ATOMIC_ADD; }
+
+static bool collect(IrStmt *s, void *user) {
+  Ctx *c = user;
+  ir_stmt_exprs(s, mark_expr, &(ExprUse){c, s});
+  if (s->op == ST_STORE) mark(c, s->store.buf, USE_ELEMENT, s);
+  if (!ir_is_op(s)) return true;
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION) continue;
+    uint32_t use = USE_VECTOR;
+    if (is_copy(s)) use = USE_COPY;
+    else if (s->op == OP_FILL) use = 0; /* follows the other uses */
+    else if (s->op == OP_GEMM) use = i == 2 ? USE_ACC : USE_GEMM_AB;
+    else if (s->op == OP_MMAD) use = i == 2 ? USE_ACC : i ? USE_MMAD_B : USE_MMAD_A;
+    else if ((s->op == OP_COMPARE && i == 2) || (s->op == OP_SELECT && i == 0)) use = USE_MASK | USE_VECTOR;
+    mark(c, s->args[i].region.buf, use, s);
+  }
+  return true;
+}
+
+static bool serves(Space s, uint32_t use) {
+  switch (use) {
+  case USE_GEMM_AB: return s == SPACE_L1;
+  case USE_MMAD_A: return s == SPACE_L0A;
+  case USE_MMAD_B: return s == SPACE_L0B;
+  case USE_ACC: return s == SPACE_L0C;
+  case USE_VECTOR:
+  case USE_MASK: return s == SPACE_UB;
+  case USE_ELEMENT: return s == SPACE_UB || s == SPACE_GM;
+  default: return true;
+  }
+}
+
+static Space wanted(uint32_t use) {
+  static const Space space[] = {SPACE_L1, SPACE_L0A, SPACE_L0B, SPACE_L0C, SPACE_UB, SPACE_UB, SPACE_UB, SPACE_UB};
+  return space[__builtin_ctz(use)];
+}
+
+static void choose(IrBuf *b, Space s, const char *why) {
+  b->space = s;
+  b->why = why;
+}
+
+/* The space that uses other than copies ask for. */
+static void place_by_use(Ctx *c, IrBuf *b) {
+  uint32_t u = c->use[b->id].uses;
+  if (u & USE_MMAD_A) choose(b, SPACE_L0A, "left operand of mma");
+  else if (u & USE_MMAD_B) choose(b, SPACE_L0B, "right operand of mma");
+  else if (u & USE_ACC) choose(b, SPACE_L0C, "accumulator of a matrix product");
+  else if (u & USE_GEMM_AB) choose(b, SPACE_L1, "operand of a matrix product");
+  else if (u & (USE_VECTOR | USE_ELEMENT)) choose(b, SPACE_UB, "operand of vector or scalar operations");
+}
+
+static bool place_by_copy(IrStmt *s, void *user) {
+  Ctx *c = user;
+  (void)c;
+  if (!is_copy(s)) return true;
+  IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
+  if (!space_info[src->space].physical && (dst->space == SPACE_L0A || dst->space == SPACE_L0B))
+    choose(src, SPACE_L1, "feeds L0A or L0B");
+  if (!space_info[dst->space].physical && src->space == SPACE_L1) choose(dst, SPACE_L1, "copied from L1");
+  return true;
+}
+
+static bool check_uses(Ctx *c, IrBuf *b) {
+  const Use *u = &c->use[b->id];
+  for (int i = 0; i < 8; i++) {
+    if (!(u->uses >> i & 1) || serves(b->space, 1u << i)) continue;
+    bool declared = !b->why;
+    Diag *g = diag_add(c->p->diags, DIAG_SCOPE_CONFLICT, u->first[i]->loc,
+                       "%%%s stands in %s%s, but here it is %s, which must stand in %s", b->name, space_info[b->space].name,
+                       declared ? " as declared" : "", use_name[i], space_info[wanted(1u << i)].name);
+    diag_other(c->p->diags, g, b->loc, "%%%s: %s", b->name, declared ? "declared here" : b->why);
+    diag_fix(c->p->diags, g, "give the two uses two buffers and copy between them, or change the declared memory");
+    return false;
+  }
+  return true;
+}
+
+static void set_layout(IrBuf *b) {
+  if (b->rank < 2) return;
+  switch (b->space) {
+  case SPACE_L1:
+  case SPACE_L0C: b->layout = LAYOUT_NZ; break;
+  case SPACE_L0A: b->layout = LAYOUT_ZZ; break;
+  case SPACE_L0B: b->layout = LAYOUT_ZN; break;
+  default: break;
+  }
+}
+
+/* Is the part of the tensor this copy moves one run of memory, whatever is clamped? */
+static bool gm_is_one_run(PassCtx *p, const IrRegion *r) {
+  bool inner_whole = true;
+  for (int d = r->buf->rank - 1; d >= 0; d--) {
+    if (ir_is_int(r->ext[d], 1)) continue;
+    if (!inner_whole) return false;
+    inner_whole = ir_is_int(r->off[d], 0) && ir_expr_equal(r->ext[d], r->buf->shape[d]);
+  }
+  (void)p;
+  return true;
+}
+
+static bool find_padding(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (!is_copy(s)) return true;
+  for (int i = 0; i < 2; i++) {
+    IrBuf *b = s->args[i].region.buf, *other = s->args[1 - i].region.buf;
+    if (b->space != SPACE_UB || other->space != SPACE_GM || b->rank < 2) continue;
+    const IrExpr *cols = b->shape[b->rank - 1];
+    if (cols->op != EX_INT || cols->i <= 1 || cols->i * dtype_size(b->type) % 32 == 0) continue;
+    const IrRegion *r = &s->args[i].region;
+    bool one_row = true;
+    for (int d = 0; d < b->rank - 1; d++) one_row &= ir_is_int(r->ext[d], 1);
+    if (!one_row || !ir_is_int(r->off[0], 0)) {
+      bool whole = true;
+      for (int d = 1; d < b->rank; d++) whole &= ir_is_int(r->off[d], 0) && ir_expr_equal(r->ext[d], b->shape[d]);
+      if (!whole || !gm_is_one_run(c->p, &s->args[1 - i].region) || !ir_is_int(r->off[0], 0)) c->use[b->id].pad = true;
+    }
+  }
+  return true;
+}
+
+static void pad_rows(Ctx *c, IrBuf *b) {
+  if (!c->use[b->id].pad || c->use[b->id].uses & USE_MASK) return;
+  int last = b->rank - 1;
+  int64_t cols = b->shape[last]->i, padded = round_up(cols, dtype_c0(b->type));
+  b->shape[last] = ir_i32(c->p->k, padded);
+  pass_remark(c->p, "scope", b->loc, "%%%s: rows padded from %lld to %lld elements, so that each starts on 32 bytes", b->name,
+              (long long)cols, (long long)padded);
+}
+
+bool pass_scope(PassCtx *p) {
+  IrKernel *k = p->k;
+  Ctx c = {p, arena_array(p->arena, Use, k->bufs.len + 1)};
+  ir_walk(&k->body, collect, &c);
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (!space_info[k->bufs.data[i]->space].physical) place_by_use(&c, k->bufs.data[i]);
+  ir_walk(&k->body, place_by_copy, &c);
+  bool ok = true;
+  for (uint32_t i = 1; i < k->bufs.len; i++) {
+    IrBuf *b = k->bufs.data[i];
+    if (!space_info[b->space].physical) choose(b, SPACE_UB, "only copied");
+    if (b->space == SPACE_GM) continue;
+    ok &= check_uses(&c, b);
+    set_layout(b);
+  }
+  ir_walk(&k->body, find_padding, &c);
+  for (uint32_t i = 1; i < k->bufs.len; i++) pad_rows(&c, k->bufs.data[i]);
+  return ok;
+}

@@ -1,0 +1,504 @@
+/* sync.c - flags and barriers, as few as order everything.
+ *
+ * The pipes of a core run at their own pace; what orders them is a flag (set on one pipe, waited on another) or a barrier. The pass replays the trace
+ * of sync_trace.c with a vector clock per pipe: vc[q][p] is the tick up to which pipe p is known to be done when the next
+ * instruction of q starts. An instruction that touches bytes of an earlier one which its clock does not cover misses an edge. The
+ * first missing edge gets a flag, the replay starts again, until nothing is missing. Then every flag is tried without; those that others imply go.
+ * So each flag that stays orders at least one pair that nothing else orders.
+ *
+ *   forward   D; set          wait; E          D before E in the same iteration of all common loops
+ *   backward  set; for { wait; E  D; set } wait   D of one iteration before E of a later one (primed, drained outside)
+ *
+ * A flag is one bit, so a set must come after the wait of the set before. Where iterations overlap (several versions of a buffer) the flag
+ * rotates over as many ids as it needs: id = base + trip % n. Eight ids serve an ordered pair of pipes; if they run out, `barrier all`
+ * takes the place of the flag, with a warning.
+ *
+ * Flags and barriers the user wrote count as they stand. With auto_sync off only temporaries of the compiler are ordered. */
+#include "sync.h"
+
+#include <string.h>
+
+enum { MAX_FLAGS = 400, MAX_ROTATION = 8, MAX_REPLAYS = 3000, IDS = 8 };
+
+/* Replay state of one event id. */
+typedef struct { bool set; int32_t snapshot[PIPE_COUNT], waited; } FlagState;
+
+typedef struct {
+  Pipe src, dst;     /* src == PIPE_COUNT: a barrier of dst (ALL or an unordered pipe) before `before` */
+  IrStmt *after;     /* sets stand after this statement */
+  IrStmt *before;    /* waits stand before this one */
+  IrStmt *loop;      /* backward: primed before and drained after this loop; NULL: forward */
+  IrStmt *rotor;     /* the loop whose trip picks the id, n > 1 */
+  int32_t n;         /* ids */
+  int32_t base;      /* first id, once assigned */
+  bool dead;
+  const IrStmt *why_d, *why_e;
+  const char *why;
+  FlagState state[MAX_ROTATION];
+} Flag;
+
+typedef struct { int32_t vc[PIPE_COUNT][PIPE_COUNT], last[PIPE_COUNT]; } Clock;
+
+typedef struct {
+  PassCtx *p;
+  IrKernel *k;
+  IrStmt *side;
+  Trace trace;
+  Vec(Flag) flags;
+  Vec(uint32_t) *at_before, *at_after, *at_loop; /* by statement id: flags to look at */
+  Clock now;
+  int32_t tick;
+  int32_t *entry_tick, *iter;
+  FlagState by_id[PIPE_COUNT][PIPE_COUNT][16]; /* flags written by hand, and ids on trial */
+  bool hand_used[PIPE_COUNT][PIPE_COUNT][16];
+  bool check_ids; /* flags that share an id are replayed as one */
+  uint32_t miss_e, miss_pipe; /* the first missing edge */
+  uint32_t bad_flag;          /* or the flag set twice */
+} Sync;
+
+/* ---- replay -------------------------------------------------------------------------------------------------------- */
+
+static void join(int32_t *into, const int32_t *from) {
+  for (int i = 0; i < PIPE_COUNT; i++)
+    if (from[i] > into[i]) into[i] = from[i];
+}
+
+static int slot_of(const Sync *y, const Flag *f) { return f->n > 1 ? y->iter[f->rotor->id] % f->n : 0; }
+
+/* The state of a flag's id: its own until ids are on trial, then one state an id, whoever uses it. */
+static FlagState *state_of(Sync *y, Flag *f, int slot) {
+  return y->check_ids && f->base >= 0 ? &y->by_id[f->src][f->dst][f->base + slot] : &f->state[slot];
+}
+
+static void replay_set(Sync *y, uint32_t i, int slot) {
+  Flag *f = &y->flags.data[i];
+  FlagState *t = state_of(y, f, slot);
+  if (t->set || (t->waited && y->now.vc[f->src][f->dst] < t->waited)) y->bad_flag = i + 1;
+  t->set = true;
+  memcpy(t->snapshot, y->now.vc[f->src], sizeof t->snapshot);
+  t->snapshot[f->src] = ++y->tick;
+}
+
+static void replay_wait(Sync *y, uint32_t i, int slot) {
+  Flag *f = &y->flags.data[i];
+  FlagState *t = state_of(y, f, slot);
+  if (!t->set) y->bad_flag = i + 1;
+  t->set = false;
+  join(y->now.vc[f->dst], t->snapshot);
+  t->waited = y->now.last[f->dst] = ++y->tick;
+}
+
+static void replay_barrier(Sync *y, Pipe pipe) {
+  if (pipe != PIPE_ALL) {
+    y->now.vc[pipe][pipe] = y->now.last[pipe];
+    return;
+  }
+  int32_t all[PIPE_COUNT];
+  memcpy(all, y->now.last, sizeof all);
+  for (int q = 0; q < PIPE_COUNT; q++) join(all, y->now.vc[q]);
+  for (int q = 0; q < PIPE_COUNT; q++) memcpy(y->now.vc[q], all, sizeof all);
+}
+
+static void replay_hand(Sync *y, const Event *e) {
+  const IrStmt *s = e->stmt;
+  if (s->op == ST_BARRIER) {
+    replay_barrier(y, s->sync.src);
+    return;
+  }
+  if (e->arg < 0 || e->arg >= 16 || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return;
+  Pipe p = s->sync.src, q = s->sync.dst;
+  FlagState *t = &y->by_id[p][q][e->arg];
+  if (s->op == ST_SET_FLAG) {
+    t->set = true;
+    memcpy(t->snapshot, y->now.vc[p], sizeof t->snapshot);
+    t->snapshot[p] = ++y->tick;
+  } else if (t->set) {
+    t->set = false;
+    join(y->now.vc[q], t->snapshot);
+    y->now.last[q] = ++y->tick;
+  }
+}
+
+/* May this edge be left to the user? */
+static bool users_business(const Sync *y, const Entry *e, Pipe p) {
+  if (y->p->auto_sync) return false;
+  const Entry *d = &y->trace.entries.data[e->dep[p]];
+  bool temp = e->dep_buf[p]->id >= y->p->n_user_bufs;
+  bool same_line = d->stmt->loc.line == e->stmt->loc.line && d->stmt->loc.file == e->stmt->loc.file && d->stmt->loc.col == e->stmt->loc.col;
+  return !temp && !same_line;
+}
+
+static bool replay_instr(Sync *y, uint32_t at) {
+  const Entry *e = &y->trace.entries.data[at];
+  for (int p = 0; p < PIPE_COUNT; p++) {
+    if (!e->dep[p] || y->now.vc[e->pipe][p] >= y->entry_tick[e->dep[p]] || users_business(y, e, (Pipe)p)) continue;
+    y->miss_e = at;
+    y->miss_pipe = (uint32_t)p;
+    return false;
+  }
+  y->entry_tick[at] = y->now.last[e->pipe] = ++y->tick;
+  return true;
+}
+
+/* Path A was replayed from `before`; path B may happen instead. What holds on both: ticks of instructions that a path
+ * does not execute hold there for free. */
+static void merge_paths(Clock *a, const Clock *b, const Clock *before) {
+  for (int q = 0; q < PIPE_COUNT; q++)
+    for (int p = 0; p < PIPE_COUNT; p++) {
+      int32_t va = a->vc[q][p], vb = b->vc[q][p];
+      bool a_all = va >= a->last[p], b_all = vb >= b->last[p];
+      (void)before;
+      int32_t end = a->last[p] > b->last[p] ? a->last[p] : b->last[p];
+      if (a_all) va = end;
+      if (b_all) vb = end;
+      a->vc[q][p] = va < vb ? va : vb;
+    }
+  for (int p = 0; p < PIPE_COUNT; p++)
+    if (b->last[p] > a->last[p]) a->last[p] = b->last[p];
+}
+
+typedef struct { Clock before, then; } Branch;
+
+/* One replay: true when nothing is missing. */
+static bool replay(Sync *y) {
+  Branch stack[64];
+  int depth = 0;
+  memset(&y->now, 0, sizeof y->now);
+  memset(y->by_id, 0, sizeof y->by_id);
+  y->tick = 0;
+  y->miss_e = y->bad_flag = 0;
+  for (uint32_t i = 0; i < y->flags.len; i++) memset(y->flags.data[i].state, 0, sizeof y->flags.data[i].state);
+  for (uint32_t n = 0; n < y->trace.events.len; n++) {
+    const Event *e = &y->trace.events.data[n];
+    uint32_t id = e->stmt->id;
+    switch (e->kind) {
+    case EV_INSTR:
+      if (!replay_instr(y, e->entry)) return false;
+      break;
+    case EV_BEFORE:
+      for (uint32_t i = 0; i < y->at_before[id].len; i++) {
+        Flag *f = &y->flags.data[y->at_before[id].data[i]];
+        if (f->dead) continue;
+        if (f->src == PIPE_COUNT) replay_barrier(y, f->dst);
+        else replay_wait(y, y->at_before[id].data[i], slot_of(y, f));
+      }
+      break;
+    case EV_AFTER:
+      for (uint32_t i = 0; i < y->at_after[id].len; i++)
+        if (!y->flags.data[y->at_after[id].data[i]].dead) replay_set(y, y->at_after[id].data[i], slot_of(y, &y->flags.data[y->at_after[id].data[i]]));
+      break;
+    case EV_LOOP_BEGIN:
+      for (uint32_t i = 0; i < y->at_loop[id].len; i++) {
+        Flag *f = &y->flags.data[y->at_loop[id].data[i]];
+        for (int s = 0; s < f->n && !f->dead; s++) replay_set(y, y->at_loop[id].data[i], s);
+      }
+      if (depth < 64) stack[depth].before = y->now;
+      depth++;
+      break;
+    case EV_ITER: y->iter[id] = e->arg; break;
+    case EV_LOOP_END:
+      depth--;
+      if (e->arg && depth < 64) merge_paths(&y->now, &stack[depth].before, &stack[depth].before);
+      for (uint32_t i = 0; i < y->at_loop[id].len; i++) {
+        Flag *f = &y->flags.data[y->at_loop[id].data[i]];
+        for (int s = 0; s < f->n && !f->dead; s++) replay_wait(y, y->at_loop[id].data[i], s);
+      }
+      break;
+    case EV_IF_BEGIN:
+      if (depth < 64) stack[depth].before = y->now;
+      depth++;
+      break;
+    case EV_ELSE:
+      if (depth <= 64) {
+        stack[depth - 1].then = y->now;
+        y->now = stack[depth - 1].before;
+      }
+      break;
+    case EV_IF_END:
+      depth--;
+      if (depth < 64) merge_paths(&y->now, &stack[depth].then, &stack[depth].before);
+      break;
+    case EV_HAND: replay_hand(y, e); break;
+    default: break;
+    }
+    if (y->bad_flag) return false;
+  }
+  return true;
+}
+
+/* ---- where a flag stands ------------------------------------------------------------------------------------------------ */
+
+/* The ancestor of s that is a direct child of block b. */
+static IrStmt *child_of(const IrBlock *b, IrStmt *s) {
+  while (s && s->block != b) s = s->block ? s->block->parent : NULL;
+  return s;
+}
+
+static bool breaks(IrStmt *s, void *user) {
+  (void)user;
+  return s->op != ST_BREAK && s->op != ST_CONTINUE;
+}
+static bool has_break(IrStmt *loop) { return !ir_walk(&loop->body, breaks, NULL); }
+
+static void index_flag(Sync *y, uint32_t i) {
+  const Flag *f = &y->flags.data[i];
+  vec_push(y->p->arena, &y->at_before[f->before->id], i);
+  if (f->after) vec_push(y->p->arena, &y->at_after[f->after->id], i);
+  if (f->loop) vec_push(y->p->arena, &y->at_loop[f->loop->id], i);
+}
+
+static void add_flag(Sync *y, Flag f) {
+  vec_push(y->p->arena, &y->flags, f);
+  index_flag(y, y->flags.len - 1);
+}
+
+static const char *hazard_text(Sync *y, const Entry *d, const Entry *e, const IrBuf *b) {
+  bool dw = false, ew = false;
+  for (int i = 0; i < d->n_access; i++) dw |= d->access[i].write && d->access[i].buf->space == b->space;
+  for (int i = 0; i < e->n_access; i++) ew |= e->access[i].write && e->access[i].buf == b;
+  Text t;
+  text_init(&t, y->p->arena);
+  text_printf(&t, "%s on %%%s: ", dw && ew ? "write after write" : ew ? "write after read" : "read after write", b->name);
+  text_put(&t, ir_is_op(d->stmt) ? op_info[d->stmt->op].name : "scalar access");
+  text_printf(&t, " (%s) before ", ir_loc_str(y->p->arena, y->p->module, d->stmt->loc));
+  text_put(&t, ir_is_op(e->stmt) ? op_info[e->stmt->op].name : "scalar access");
+  text_printf(&t, " (%s)", ir_loc_str(y->p->arena, y->p->module, e->stmt->loc));
+  return text_str(&t);
+}
+
+static Flag barrier_before(Pipe pipe, IrStmt *before, const char *why, const Entry *d, const Entry *e) {
+  return (Flag){.src = PIPE_COUNT, .dst = pipe, .before = before, .why = why, .why_d = d->stmt, .why_e = e->stmt};
+}
+
+/* The first level at which the two differ, and whether a common loop carries the dependency. */
+static int common_depth(const Entry *d, const Entry *e, bool *carried) {
+  int i = 0;
+  *carried = false;
+  while (i < d->depth && i < e->depth && d->loop[i] == e->loop[i]) {
+    if (d->iter[i] != e->iter[i]) {
+      *carried = true;
+      return i;
+    }
+    i++;
+  }
+  return i;
+}
+
+/* The innermost block that holds ancestors of both. */
+static IrBlock *common_block(IrStmt *a, IrStmt *b) {
+  for (IrStmt *x = a; x; x = x->block ? x->block->parent : NULL)
+    if (x->block && child_of(x->block, b)) return x->block;
+  return NULL;
+}
+
+static bool before_in_block(const IrStmt *a, const IrStmt *b) { return a->id < b->id; }
+
+/* Orders the missing edge. attempt > 0: what was tried did not cover it. */
+static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
+  const Entry *e = &y->trace.entries.data[at], *d = &y->trace.entries.data[e->dep[p]];
+  const char *why = hazard_text(y, d, e, e->dep_buf[p]);
+  bool carried;
+  int level = common_depth(d, e, &carried);
+  IrBlock *block = carried ? &d->loop[level]->body : common_block(d->stmt, e->stmt);
+  IrStmt *D = child_of(block, d->stmt), *E = child_of(block, e->stmt);
+  bool breaking = false;
+  for (int i = 0; i < e->depth; i++) breaking |= has_break(e->loop[i]);
+  for (int i = 0; i < d->depth; i++) breaking |= has_break(d->loop[i]);
+  if (carried && d->loop[level]->op == ST_WHILE) breaking = true;
+  if (attempt || !D || !E || breaking) {
+    add_flag(y, barrier_before(PIPE_ALL, attempt > 1 || !E ? e->stmt : E, why, d, e));
+    return;
+  }
+  if (d->pipe == e->pipe) {
+    add_flag(y, barrier_before(d->pipe, E, why, d, e));
+    return;
+  }
+  Flag f = {.src = d->pipe, .dst = e->pipe, .after = D, .before = E, .n = 1, .why = why, .why_d = d->stmt, .why_e = e->stmt};
+  if (carried && !before_in_block(D, E)) {
+    IrStmt *loop = d->loop[level];
+    f.n = e->iter[level] - d->iter[level];
+    f.rotor = loop;
+    for (int i = level; i >= 0 && d->loop[i]->op == ST_FOR; i--) loop = d->loop[i]; /* primed once for the whole nest */
+    f.loop = loop;
+  }
+  add_flag(y, f);
+}
+
+/* ---- search ------------------------------------------------------------------------------------------------------------------- */
+
+/* A flag set twice: give a forward flag of a loop one id more; otherwise replace it by a barrier. */
+static void mend(Sync *y, uint32_t i) {
+  Flag *f = &y->flags.data[i];
+  IrStmt *loop = f->before->block->parent;
+  while (loop && loop->op == ST_IF) loop = loop->block->parent;
+  if (!f->loop && loop && loop->op == ST_FOR && f->n < 4) {
+    f->rotor = loop;
+    f->n++;
+    return;
+  }
+  f->dead = true;
+  Flag b = {.src = PIPE_COUNT, .dst = PIPE_ALL, .before = f->before, .why = f->why, .why_d = f->why_d, .why_e = f->why_e};
+  add_flag(y, b);
+}
+
+static bool solve(Sync *y) {
+  uint32_t last_e = 0, last_p = 0;
+  int attempt = 0;
+  for (int i = 0; i < MAX_REPLAYS && y->flags.len < MAX_FLAGS; i++) {
+    if (replay(y)) return true;
+    if (y->bad_flag) {
+      mend(y, y->bad_flag - 1);
+      continue;
+    }
+    attempt = y->miss_e == last_e && y->miss_pipe == last_p ? attempt + 1 : 0;
+    last_e = y->miss_e;
+    last_p = y->miss_pipe;
+    if (attempt > 3) return false;
+    cover(y, y->miss_e, (Pipe)y->miss_pipe, attempt);
+  }
+  return false;
+}
+
+static void drop_implied(Sync *y) {
+  for (uint32_t i = 0; i < y->flags.len; i++) {
+    if (y->flags.data[i].dead) continue;
+    y->flags.data[i].dead = true;
+    if (!replay(y)) y->flags.data[i].dead = false;
+  }
+}
+
+/* ---- ids ------------------------------------------------------------------------------------------------------------------------- */
+
+static bool id_is_free(const Sync *y, const Flag *f, int32_t base, bool shared) {
+  for (int32_t s = 0; s < f->n; s++)
+    if (y->hand_used[f->src][f->dst][base + s]) return false;
+  for (uint32_t j = 0; !shared && j < y->flags.len; j++) {
+    const Flag *o = &y->flags.data[j];
+    if (o != f && !o->dead && o->base >= 0 && o->src == f->src && o->dst == f->dst && base < o->base + o->n && o->base < base + f->n)
+      return false;
+  }
+  return true;
+}
+
+/* An id of its own if there is one, otherwise one that an earlier flag is always done with. */
+static bool find_id(Sync *y, Flag *f) {
+  for (int shared = 0; shared < 2; shared++)
+    for (int32_t base = 0; base + f->n <= IDS; base++) {
+      if (!id_is_free(y, f, base, shared)) continue;
+      f->base = base;
+      if (!shared) return true;
+      y->check_ids = true;
+      bool ok = replay(y);
+      y->check_ids = false;
+      if (ok) return true;
+    }
+  f->base = -1;
+  return false;
+}
+
+static void assign_ids(Sync *y) {
+  for (uint32_t i = 0; i < y->flags.len; i++) y->flags.data[i].base = -1;
+  for (uint32_t i = 0; i < y->flags.len; i++) {
+    Flag *f = &y->flags.data[i];
+    if (f->dead || f->src == PIPE_COUNT || find_id(y, f)) continue;
+    diag_add(y->p->diags, DIAG_SYNC_IDS, f->why_e->loc, "no event id of %s -> %s is free here; a barrier of all pipes takes its place (%s)",
+             pipe_info[f->src].name, pipe_info[f->dst].name, f->why);
+    f->dead = true;
+    Flag b = {.src = PIPE_COUNT, .dst = PIPE_ALL, .before = f->before, .why = f->why, .why_d = f->why_d, .why_e = f->why_e, .base = -1};
+    add_flag(y, b);
+  }
+}
+
+/* ---- writing it down ---------------------------------------------------------------------------------------------------------------- */
+
+static IrStmt *flag_stmt(Sync *y, const Flag *f, StmtOp op, IrExpr *id, Loc loc) {
+  IrStmt *s = ir_new_stmt(y->k, op, loc);
+  s->sync.src = f->src;
+  s->sync.dst = f->dst;
+  s->sync.id = id;
+  s->hand = 2;
+  s->why = f->why;
+  return s;
+}
+
+static IrExpr *flag_id(Sync *y, const Flag *f) {
+  if (f->n < 2) return ir_i32(y->k, f->base);
+  const IrStmt *l = f->rotor;
+  IrExpr *trip = ir_binary(y->k, EX_SUB, ir_var(y->k, l->loop.var), l->loop.lo);
+  if (!ir_is_int(l->loop.step, 1)) trip = ir_binary(y->k, EX_FDIV, trip, l->loop.step);
+  return ir_binary(y->k, EX_ADD, ir_binary(y->k, EX_MOD, trip, ir_i32(y->k, f->n)), ir_i32(y->k, f->base));
+}
+
+static void write_down(Sync *y) {
+  for (uint32_t i = 0; i < y->flags.len; i++) { /* waits and barriers, in order */
+    const Flag *f = &y->flags.data[i];
+    if (f->dead) continue;
+    if (f->src == PIPE_COUNT) {
+      IrStmt *s = ir_new_stmt(y->k, ST_BARRIER, f->why_e->loc);
+      s->sync.src = s->sync.dst = f->dst;
+      s->hand = 2;
+      s->why = f->why;
+      ir_insert_before(f->before, s);
+    } else {
+      ir_insert_before(f->before, flag_stmt(y, f, ST_WAIT_FLAG, flag_id(y, f), f->why_e->loc));
+    }
+  }
+  for (uint32_t i = 0; i < y->flags.len; i++) {
+    const Flag *f = &y->flags.data[i];
+    if (!f->dead && f->after) ir_insert_after(f->after, flag_stmt(y, f, ST_SET_FLAG, flag_id(y, f), f->why_d->loc));
+  }
+  for (uint32_t i = 0; i < y->flags.len; i++) {
+    const Flag *f = &y->flags.data[i];
+    for (int32_t s = 0; !f->dead && f->loop && s < f->n; s++) {
+      IrExpr *id = ir_i32(y->k, f->base + s);
+      ir_insert_before(f->loop, flag_stmt(y, f, ST_SET_FLAG, id, f->why_d->loc));
+      ir_insert_after(f->loop, flag_stmt(y, f, ST_WAIT_FLAG, id, f->why_e->loc));
+    }
+  }
+}
+
+static bool note_hand_ids(IrStmt *s, void *user) {
+  Sync *y = user;
+  if ((s->op != ST_SET_FLAG && s->op != ST_WAIT_FLAG) || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return true;
+  bool *used = y->hand_used[s->sync.src][s->sync.dst];
+  if (s->sync.id->op == EX_INT && s->sync.id->i >= 0 && s->sync.id->i < 16) used[s->sync.id->i] = true;
+  else memset(used, 1, 16);
+  return true;
+}
+
+static bool sync_side(PassCtx *p, IrStmt *side) {
+  Sync *y = arena_new(p->arena, Sync);
+  y->p = p;
+  y->k = p->k;
+  y->side = side;
+  ir_walk(&side->body, note_hand_ids, y);
+  sync_trace(p, side, &y->trace);
+  uint32_t n = p->k->n_stmts + 1;
+  y->at_before = arena_alloc(p->arena, sizeof(*y->at_before) * n, 16);
+  y->at_after = arena_alloc(p->arena, sizeof(*y->at_after) * n, 16);
+  y->at_loop = arena_alloc(p->arena, sizeof(*y->at_loop) * n, 16);
+  y->iter = arena_array(p->arena, int32_t, n);
+  y->entry_tick = arena_array(p->arena, int32_t, y->trace.entries.len + 1);
+  if (y->trace.too_long || !solve(y)) {
+    Diag *g = diag_add(p->diags, DIAG_INTERNAL, side->loc, "the program is too large to order its pipes (%u instructions traced)", y->trace.entries.len);
+    diag_fix(p->diags, g, "use loops instead of repeated statements, or T.barrier_all() between phases");
+    return false;
+  }
+  drop_implied(y);
+  assign_ids(y);
+  write_down(y);
+  int live = 0, barriers = 0;
+  for (uint32_t i = 0; i < y->flags.len; i++)
+    if (!y->flags.data[i].dead) *(y->flags.data[i].src == PIPE_COUNT ? &barriers : &live) += 1;
+  pass_remark(p, "sync", side->loc, "%s side: %d flags, %d barriers", side->op == ST_CUBE ? "cube" : "vector", live, barriers);
+  return true;
+}
+
+bool pass_sync(PassCtx *p) {
+  ir_renumber(p->k);
+  for (IrStmt *s = p->k->body.first, *next; s; s = next) {
+    next = s->next;
+    if ((s->op == ST_CUBE || s->op == ST_VECTOR) && !sync_side(p, s)) return false;
+  }
+  return true;
+}

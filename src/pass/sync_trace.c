@@ -1,0 +1,311 @@
+/* sync_trace.c - walks one side's program the way a core would and writes down what each instruction touches.
+ *
+ * Loops are unrolled a few times with concrete iteration numbers counted from their start; grid indices, parameters and
+ * loaded values stay symbolic. On-chip accesses become runs of bytes (whole buffer when the place is unknown), accesses of
+ * GM stay boxes of symbolic offsets, compared dimension by dimension. */
+#include "sync.h"
+
+#include <string.h>
+
+enum { MAX_EVENTS = 60000, MAX_UNROLL = 5 };
+
+typedef struct {
+  PassCtx *p;
+  IrKernel *k;
+  Trace *t;
+  int depth;
+  IrStmt *loop[MAX_NEST];
+  int32_t iter[MAX_NEST];
+  int32_t n_unroll[MAX_NEST];
+} Walk;
+
+/* ---- expressions at one iteration ------------------------------------------------------------------------------ */
+
+static IrExpr *at_iteration(Walk *w, IrExpr *e) {
+  for (int i = w->depth; i-- > 0;) {
+    const IrStmt *l = w->loop[i];
+    if (l->op != ST_FOR || e->op == EX_INT) continue;
+    IrExpr *lo = l->loop.lo->op == EX_INT ? l->loop.lo : ir_i32(w->k, 0);
+    IrExpr *v = ir_binary(w->k, EX_ADD, lo, ir_binary(w->k, EX_MUL, l->loop.step, ir_i32(w->k, w->iter[i])));
+    e = ir_subst(w->k, e, l->loop.var, v);
+  }
+  return e;
+}
+
+typedef struct { const IrVar *v; int64_t modulus; } Modulus;
+static void find_modulus(IrExpr *e, void *user) {
+  Modulus *m = user;
+  if (e->op != EX_MOD || e->arg[1]->op != EX_INT) return;
+  IrExpr *a = e->arg[0];
+  while (a->op == EX_ADD || a->op == EX_SUB || a->op == EX_MUL || a->op == EX_FDIV || a->op == EX_CAST) a = a->arg[0];
+  if (a->op == EX_VAR && a->var == m->v) m->modulus = max_i64(m->modulus, e->arg[1]->i);
+}
+static void find_modulus_expr(IrExpr **e, void *user) { ir_walk_expr(*e, find_modulus, user); }
+static bool find_modulus_stmt(IrStmt *s, void *user) {
+  ir_stmt_exprs(s, find_modulus_expr, user);
+  return true;
+}
+
+static int32_t unroll_of(Walk *w, IrStmt *loop) {
+  int64_t n = 2;
+  if (loop->op == ST_FOR) {
+    Modulus m = {loop->loop.var, 1};
+    ir_walk(&loop->body, find_modulus_stmt, &m);
+    n = min_i64(max_i64(2, m.modulus + 1), MAX_UNROLL);
+    int64_t diff;
+    if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff)) n = max_i64(0, min_i64(n, diff));
+  }
+  return (int32_t)n;
+}
+
+/* ---- accesses ------------------------------------------------------------------------------------------------------ */
+
+static bool known(const IrExpr *e, int64_t *v) {
+  *v = e->i;
+  return e->op == EX_INT;
+}
+
+/* Bytes of a box of a fractal matrix: runs along the inner order, one run an outer block. */
+static void fractal_runs(const IrBuf *b, int64_t plane, int64_t r, int64_t rows, int64_t c, int64_t cols, Access *a) {
+  int64_t size = dtype_size(b->type), c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
+  int64_t R = b->shape[b->rank - 2]->i, C = b->shape[b->rank - 1]->i;
+  int64_t fractal = 16 * c0 * size;
+  if (b->layout == LAYOUT_NZ) {
+    a->pitch = round_up(R, 16) * c0 * size;
+    a->start = plane + c / c0 * a->pitch + r * c0 * size;
+    a->width = rows * c0 * size;
+    a->count = (c + cols - 1) / c0 - c / c0 + 1;
+  } else {
+    int64_t rb = b->layout == LAYOUT_ZZ ? 16 : c0, cb = b->layout == LAYOUT_ZZ ? c0 : 16;
+    a->pitch = ceil_div(C, cb) * fractal;
+    a->start = plane + r / rb * a->pitch + c / cb * fractal;
+    a->width = ((c + cols - 1) / cb - c / cb + 1) * fractal;
+    a->count = (r + rows - 1) / rb - r / rb + 1;
+  }
+}
+
+static void whole_buffer(const IrBuf *b, Access *a) {
+  a->start = b->addr;
+  a->width = a->pitch = ir_buf_bytes(b);
+  a->count = 1;
+}
+
+static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
+  const IrBuf *b = r->buf;
+  int64_t off[IR_MAX_RANK], ext[IR_MAX_RANK], size = dtype_size(b->type);
+  whole_buffer(b, a);
+  for (int d = 0; d < b->rank; d++) {
+    if (!known(at_iteration(w, r->off[d]), &off[d])) return;
+    if (!known(at_iteration(w, r->ext[d]), &ext[d])) {
+      IrRange range = ir_range(w->k, at_iteration(w, r->ext[d])); /* a tail: as much as it can be */
+      ext[d] = min_i64(range.hi, b->shape[d]->i - off[d]);
+    }
+    if (ext[d] <= 0 || off[d] < 0 || off[d] + ext[d] > b->shape[d]->i) return;
+  }
+  int outer = b->layout == LAYOUT_ND ? 0 : b->rank - 2;
+  if (b->layout != LAYOUT_ND && b->rank >= 2) {
+    int64_t planes = 1, index = 0, one = 1;
+    for (int d = 0; d < outer; d++) planes *= b->shape[d]->i, index = index * b->shape[d]->i + off[d], one &= ext[d] == 1;
+    if (!one) return;
+    fractal_runs(b, b->addr + index * (ir_buf_bytes(b) / planes), off[outer], ext[outer], off[outer + 1], ext[outer + 1], a);
+    return;
+  }
+  /* Row-major: cols grow inwards while contiguous, one strided dimension, otherwise the hull. */
+  int64_t stride = 1, start = 0, span = 1, width = 1, pitch = 0, count = 1;
+  bool open = true, simple = true;
+  for (int d = b->rank - 1; d >= 0; d--) {
+    start += off[d] * stride;
+    span += (ext[d] - 1) * stride;
+    if (ext[d] > 1) {
+      if (open && stride == width) width *= ext[d];
+      else if (!pitch) pitch = stride, count = ext[d], open = false;
+      else if (pitch * count == stride) count *= ext[d];
+      else simple = false;
+    }
+    stride *= b->shape[d]->i;
+  }
+  a->start = b->addr + start * size;
+  a->width = (simple ? width : span) * size;
+  a->count = simple ? count : 1;
+  a->pitch = simple && pitch ? pitch * size : a->width;
+}
+
+static void add_access(Walk *w, Entry *e, const IrRegion *r, bool write) {
+  if (e->n_access == MAX_ACCESS) return;
+  Access *a = &e->access[e->n_access++];
+  a->buf = r->buf;
+  a->write = write;
+  if (r->buf->space != SPACE_GM) {
+    on_chip_access(w, r, a);
+    if (write && e->stmt->op == OP_GM_TO_UB) a->width = round_up(a->width, 32); /* the DMA writes whole blocks */
+    return;
+  }
+  for (int d = 0; d < r->buf->rank; d++) {
+    a->off[d] = at_iteration(w, r->off[d]);
+    a->ext[d] = at_iteration(w, r->ext[d]);
+  }
+}
+
+static bool runs_overlap(const Access *a, const Access *b) {
+  int64_t a_end = a->start + (a->count - 1) * a->pitch + a->width, b_end = b->start + (b->count - 1) * b->pitch + b->width;
+  if (a->start >= b_end || b->start >= a_end) return false;
+  int64_t pitch = a->count > 1 ? a->pitch : b->pitch;
+  if ((a->count == 1 && b->count == 1) || (a->count > 1 && b->count > 1 && a->pitch != b->pitch)) return true;
+  int64_t wa = a->width, wb = b->width;
+  if (wa >= pitch || wb >= pitch) return true;
+  int64_t d = (b->start - a->start) % pitch; /* b's runs begin d after a's, on the ring */
+  if (d < 0) d += pitch;
+  return d < wa || d + wb > pitch;
+}
+
+static bool overlap(Walk *w, const Access *a, const Access *b) {
+  if (!a->write && !b->write) return false;
+  if ((a->buf->space == SPACE_GM) != (b->buf->space == SPACE_GM) || a->buf->space != b->buf->space) return false;
+  if (a->buf->space != SPACE_GM) return runs_overlap(a, b);
+  if (a->buf != b->buf) return false;
+  for (int d = 0; d < a->buf->rank; d++) {
+    int64_t diff; /* b begins this much after a */
+    if (!ir_const_diff(w->k, b->off[d], a->off[d], &diff)) continue;
+    if (diff >= 0 && diff >= ir_range(w->k, a->ext[d]).hi) return false;
+    if (diff < 0 && -diff >= ir_range(w->k, b->ext[d]).hi) return false;
+  }
+  return true;
+}
+
+/* Are the two in different branches of one `if`, in the same iteration? Then only one of them happens. */
+static bool exclusive(const Entry *a, const Entry *b) {
+  for (int i = 0; i < a->depth && i < b->depth; i++)
+    if (a->loop[i] == b->loop[i] && a->iter[i] != b->iter[i]) return false;
+  for (const IrStmt *x = a->stmt; x->block && x->block->parent; x = x->block->parent) {
+    const IrStmt *up = x->block->parent;
+    if (up->op != ST_IF) continue;
+    for (const IrStmt *y = b->stmt; y->block && y->block->parent; y = y->block->parent)
+      if (y->block->parent == up) return x->block != y->block;
+  }
+  return false;
+}
+
+static void find_deps(Walk *w, uint32_t at) {
+  Entry *e = &w->t->entries.data[at];
+  for (uint32_t i = at; i-- > 1;) {
+    const Entry *d = &w->t->entries.data[i];
+    if (e->dep[d->pipe]) continue; /* a later one of that pipe is known; it covers this one */
+    if (d->pipe == e->pipe && pipe_info[d->pipe].in_order) continue;
+    for (int x = 0; x < e->n_access && !e->dep[d->pipe]; x++)
+      for (int y = 0; y < d->n_access; y++)
+        if (overlap(w, &e->access[x], &d->access[y]) && !exclusive(d, e)) {
+          e->dep[d->pipe] = i;
+          e->dep_buf[d->pipe] = e->access[x].buf;
+          break;
+        }
+  }
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------------ */
+
+static void push(Walk *w, EventKind kind, IrStmt *s, uint32_t entry, int32_t arg) {
+  Event e = {(uint8_t)kind, s, entry, arg};
+  if (w->t->events.len > MAX_EVENTS) w->t->too_long = true;
+  else vec_push(w->p->arena, &w->t->events, e);
+}
+
+static Entry *new_entry(Walk *w, IrStmt *s, Pipe pipe) {
+  Entry e = {.stmt = s, .pipe = pipe, .depth = w->depth};
+  e.access = arena_array(w->p->arena, Access, MAX_ACCESS);
+  memcpy(e.loop, w->loop, sizeof e.loop);
+  memcpy(e.iter, w->iter, sizeof e.iter);
+  vec_push(w->p->arena, &w->t->entries, e);
+  return &w->t->entries.data[w->t->entries.len - 1];
+}
+
+static void commit(Walk *w, Entry *e) {
+  uint32_t at = (uint32_t)(e - w->t->entries.data);
+  push(w, EV_INSTR, e->stmt, at, 0);
+  if (!w->t->too_long) find_deps(w, at);
+}
+
+typedef struct { Walk *w; Entry *e; IrStmt *s; } Loads;
+static IrRegion element(Walk *w, IrBuf *b, IrExpr **idx) {
+  IrRegion r = {.buf = b};
+  for (int d = 0; d < b->rank; d++) r.off[d] = idx[d], r.ext[d] = ir_i32(w->k, 1);
+  return r;
+}
+static void add_load(IrExpr *e, void *user) {
+  Loads *l = user;
+  if (e->op != EX_LOAD) return;
+  if (!l->e) l->e = new_entry(l->w, l->s, PIPE_S);
+  IrRegion r = element(l->w, e->buf, e->idx);
+  add_access(l->w, l->e, &r, false);
+}
+static void add_loads(IrExpr **e, void *user) { ir_walk_expr(*e, add_load, user); }
+
+static void walk_block(Walk *w, IrBlock *b);
+
+static void walk_loop(Walk *w, IrStmt *s) {
+  if (w->depth == MAX_NEST) {
+    w->t->too_long = true;
+    return;
+  }
+  int32_t n = unroll_of(w, s);
+  bool maybe_none = s->op != ST_FOR || !ir_prove_le(w->k, ir_binary(w->k, EX_ADD, s->loop.lo, ir_i32(w->k, 1)), s->loop.hi);
+  push(w, EV_LOOP_BEGIN, s, 0, 0);
+  w->loop[w->depth] = s;
+  w->depth++;
+  for (int32_t i = 0; i < n && !w->t->too_long; i++) {
+    w->iter[w->depth - 1] = i;
+    push(w, EV_ITER, s, 0, i);
+    walk_block(w, &s->body);
+  }
+  w->depth--;
+  push(w, EV_LOOP_END, s, 0, maybe_none);
+}
+
+static void walk_stmt(Walk *w, IrStmt *s) {
+  if (s->op == ST_ALLOC) return;
+  if (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG || s->op == ST_BARRIER) {
+    int64_t id = -1;
+    if (s->op != ST_BARRIER && !known(at_iteration(w, s->sync.id), &id)) id = -1;
+    push(w, EV_HAND, s, 0, (int32_t)id);
+    return;
+  }
+  push(w, EV_BEFORE, s, 0, 0);
+  Loads l = {w, NULL, s};
+  ir_stmt_exprs(s, add_loads, &l);
+  if (s->op == ST_STORE) {
+    if (!l.e) l.e = new_entry(w, s, PIPE_S);
+    IrRegion r = element(w, s->store.buf, s->store.idx);
+    add_access(w, l.e, &r, true);
+    if (s->store.accumulate) add_access(w, l.e, &r, false);
+  }
+  if (l.e) commit(w, l.e);
+  if (ir_is_op(s)) {
+    Entry *e = new_entry(w, s, op_info[s->op].pipe);
+    int n_in = ir_n_in(s->op);
+    for (int i = 0; i < s->n_args; i++) {
+      if (s->args[i].kind != ARG_REGION) continue;
+      if (i < n_in || op_info[s->op].out[i - n_in] == 'u') add_access(w, e, &s->args[i].region, false);
+      if (i >= n_in) add_access(w, e, &s->args[i].region, true);
+    }
+    commit(w, e);
+  } else if (s->op == ST_IF) {
+    push(w, EV_IF_BEGIN, s, 0, 0);
+    walk_block(w, &s->body);
+    push(w, EV_ELSE, s, 0, 0);
+    walk_block(w, &s->alt);
+    push(w, EV_IF_END, s, 0, 0);
+  } else if (s->op == ST_FOR || s->op == ST_WHILE) {
+    walk_loop(w, s);
+  }
+  push(w, EV_AFTER, s, 0, 0);
+}
+
+static void walk_block(Walk *w, IrBlock *b) {
+  for (IrStmt *s = b->first; s && !w->t->too_long; s = s->next) walk_stmt(w, s);
+}
+
+void sync_trace(PassCtx *p, IrStmt *side, Trace *out) {
+  Walk w = {.p = p, .k = p->k, .t = out};
+  memset(out, 0, sizeof *out);
+  vec_push(p->arena, &out->entries, (Entry){0});
+  walk_block(&w, &side->body);
+}

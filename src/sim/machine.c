@@ -1,0 +1,259 @@
+/* machine.c - cores that run: pipe S interprets its program and issues, the other pipes take instructions from their queues.
+ *
+ * Scheduling is eager and has a fixed order: core after core, S until it must wait, then each pipe until its head must wait; over and over
+ * while something moves. So the order, and with it every result, is the same in every run. When nothing moves and a core is not
+ * done, that is a deadlock. What a pipe may do is asked of may_issue(), which changes nothing; issue() does it. */
+#include "machine.h"
+
+#include <string.h>
+
+/* ---- S ------------------------------------------------------------------------------------------------------------ */
+
+static void *arena_aligned(Arena *a, int64_t bytes) { return arena_alloc(a, (size_t)bytes + GUARD, 64); }
+
+static void s_load(Core *c, const Code *q) {
+  const Element *el = &c->prog->elem[q->a];
+  const SimBuf *b = &c->m->sim->buf[el->buf];
+  int64_t at;
+  c->reg[q->d] = (Reg){0};
+  if (!element_at(c, el, &at)) return;
+  if (c->m->sim->checks) observe_element(c, el, at);
+  c->reg[q->d] = scalar_load(b->type, buf_ptr(c, b, at));
+}
+
+static void s_store(Core *c, const Code *q) {
+  const Element *el = &c->prog->elem[q->a];
+  const SimBuf *b = &c->m->sim->buf[el->buf];
+  int64_t at;
+  if (!element_at(c, el, &at)) return;
+  if (c->m->sim->checks) observe_element(c, el, at);
+  scalar_store(b->type, buf_ptr(c, b, at), c->reg[q->d]);
+}
+
+/* Puts an instruction into its pipe's queue, or does it at once if it is S's own. false: S must wait. */
+static bool s_issue(Core *c, const Inst *i) {
+  c->at = i;
+  if (i->pipe == PIPE_S) {
+    c->state = S_SYNC;
+    if (!s_may_sync(c, i) || !s_sync(c, i)) return false;
+    c->state = S_RUN;
+    return true;
+  }
+  PipeQueue *p = &c->pipe[i->pipe];
+  if (p->tail - p->head == p->depth) {
+    c->state = S_QUEUE;
+    return false;
+  }
+  Entry *e = &p->ring[p->tail % p->depth];
+  e->inst = i;
+  if (i->id_reg != NO_REG) e->id = c->reg[i->id_reg].i;
+  if (!resolve(c, i, e)) c->tainted = true;
+  if (e->dead && i->op < OP_COUNT) return true;
+  e->has_clock = p->stale;
+  if (p->stale) {
+    memcpy(e->clock, c->pipe[PIPE_S].seen, sizeof(uint32_t) * (size_t)c->m->n_comp);
+    p->stale = false;
+  }
+  p->tail++;
+  return true;
+}
+
+static void divide_fault(Core *c) {
+  const IrStmt *s = c->at ? c->at->stmt : NULL;
+  Fault *f = fault(c, DIAG_SIM_DIVIDE, s, NULL, "a scalar is divided by zero after this instruction (%s)", where(&c->m->arena, c));
+  if (f) f->loc = s ? s->loc : c->m->sim->k->loc;
+}
+
+static bool charge(Core *c) {
+  if (--c->m->budget > 0) return true;
+  Fault *f = fault(c, DIAG_SIM_ENDLESS, c->at ? c->at->stmt : NULL, NULL, "a scalar loop went round so often that it looks endless (%s)",
+                   where(&c->m->arena, c));
+  if (f && !f->loc.line) f->loc = c->m->sim->k->loc;
+  c->state = S_DONE;
+  c->m->budget = 0;
+  return false;
+}
+
+/* Runs S until it must wait or is done. True if it got anywhere. */
+static bool run_s(Core *c) {
+  Reg *r = c->reg;
+  const Code *code = c->prog->code;
+  int32_t pc = c->pc;
+  bool zero = false;
+  c->state = S_RUN;
+  for (;;) {
+    const Code *q = &code[pc++];
+    switch (q->op) {
+    case C_HALT: c->pc = pc - 1; c->state = S_DONE; return true;
+    case C_MOV: r[q->d] = r[q->a]; break;
+    case C_JMP:
+      if (q->to < pc && !charge(c)) return true;
+      pc = q->to;
+      break;
+    case C_JZ:
+      if (!r[q->a].i) pc = q->to;
+      break;
+    case C_JNZ:
+      if (r[q->a].i) pc = q->to;
+      break;
+    case C_STEP: r[q->d].i = (int64_t)((uint64_t)r[q->d].i + (uint64_t)r[q->b].i); break;
+    case C_LOOP:
+      if (r[q->b].i > 0 ? r[q->d].i < r[q->a].i : r[q->d].i > r[q->a].i) {
+        if (!charge(c)) return true;
+        pc = q->to;
+      }
+      break;
+    case C_ISSUE:
+      if (!s_issue(c, &c->prog->inst[q->a])) {
+        bool moved = c->pc != pc - 1;
+        c->pc = pc - 1;
+        return moved;
+      }
+      break;
+    case C_LOAD: s_load(c, q); break;
+    case C_STORE: s_store(c, q); break;
+    case C_CAST: r[q->d] = scalar_cast((DType)q->aux, (DType)q->b, r[q->a]); break;
+    case C_BITS: r[q->d] = scalar_bits((DType)q->aux, (DType)q->b, r[q->a]); break;
+    case C_INT + EX_ADD: r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i + (uint64_t)r[q->b].i)); break;
+    case C_INT + EX_MUL: r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i * (uint64_t)r[q->b].i)); break;
+    default:
+      if (q->op >= C_FLT) {
+        r[q->d] = scalar_float((ExprOp)(q->op - C_FLT), (DType)q->aux, r[q->a], r[q->b]);
+      } else {
+        r[q->d] = scalar_int((ExprOp)(q->op - C_INT), (DType)q->aux, r[q->a], r[q->b], &zero);
+        if (zero) divide_fault(c);
+        zero = false;
+      }
+    }
+  }
+}
+
+/* Could S go on? Changes nothing. */
+static bool s_may_run(const Core *c) {
+  switch (c->state) {
+  case S_RUN: return true;
+  case S_DONE: return false;
+  case S_QUEUE: {
+    const PipeQueue *p = &c->pipe[c->at->pipe];
+    return p->tail - p->head < p->depth;
+  }
+  default: return s_may_sync(c, c->at);
+  }
+}
+
+/* ---- the machine ---------------------------------------------------------------------------------------------------- */
+
+static void core_init(Machine *m, Core *c, const Program *prog, int32_t index, int32_t slot, int32_t vid) {
+  Sim *s = m->sim;
+  Arena *a = &m->arena;
+  *c = (Core){.m = m, .prog = prog, .index = index, .slot = slot, .vid = vid};
+  c->reg = arena_array(a, Reg, prog->n_reg);
+  for (int sp = 0; sp < SPACE_COUNT; sp++) {
+    bool here = sp == SPACE_UB ? vid >= 0 : vid < 0;
+    if (sp == SPACE_GM || !here || !s->used[sp]) continue;
+    c->mem[sp] = arena_aligned(a, s->used[sp]);
+    if (s->checks) c->shadow[sp] = shadow_new(m, s->used[sp]);
+  }
+  for (int p = 0; p < CORE_PIPES; p++) {
+    PipeQueue *q = &c->pipe[p];
+    q->depth = (uint32_t)max_i64(s->arch->queue_depth, 1);
+    q->seen = arena_array(a, uint32_t, m->n_comp);
+    if (p == PIPE_S) continue;
+    if (pipe_info[p].side != 'b' && pipe_info[p].side != prog->side) continue;
+    q->ring = arena_array(a, Entry, q->depth);
+    for (uint32_t e = 0; e < q->depth; e++) q->ring[e].clock = arena_array(a, uint32_t, m->n_comp);
+  }
+  int n_flags = CORE_PIPES * CORE_PIPES * s->arch->n_flags;
+  c->flag = arena_array(a, Flag, n_flags);
+  for (int f = 0; f < n_flags && s->checks; f++) c->flag[f].clock = arena_array(a, uint32_t, m->n_comp);
+  if (!s->prog[0].cross && !s->prog[1].cross) return;
+  int n_cross = s->arch->n_cross_flags;
+  c->cross = arena_array(a, CrossFlag, n_cross);
+  c->sent = arena_array(a, CrossFlag, n_cross * CROSS_MODES);
+  for (int f = 0; f < n_cross * (1 + CROSS_MODES); f++) {
+    CrossFlag *x = f < n_cross ? &c->cross[f] : &c->sent[f - n_cross];
+    if (s->checks) x->clocks = arena_array(a, uint32_t, (int64_t)CROSS_RING * m->n_comp);
+  }
+}
+
+void machine_init(Machine *m, Sim *s, int32_t n_blocks) {
+  m->sim = s;
+  m->n_cores = n_blocks * s->cores_per_block;
+  m->n_comp = s->checks ? m->n_cores * COMPS : 0;
+  m->core = arena_array(&m->arena, Core, m->n_cores);
+  m->all_clock = arena_array(&m->arena, uint32_t, m->n_comp);
+  m->scratch = arena_aligned(&m->arena, SCRATCH);
+  m->faults.len = 0;
+  int32_t n = 0;
+  for (int32_t slot = 0; slot < n_blocks; slot++) {
+    if (s->prog[0].code) core_init(m, &m->core[n], &s->prog[0], n, slot, -1), n++;
+    if (!s->prog[1].code) continue;
+    int32_t vectors = s->cores_per_block - (s->prog[0].code != NULL);
+    for (int32_t v = 0; v < vectors; v++) core_init(m, &m->core[n], &s->prog[1], n, slot, v), n++;
+  }
+  if (s->checks) m->gm = gm_shadow_new(m);
+}
+
+/* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is ordered before. */
+static void core_start(Core *c, int64_t block) {
+  Sim *s = c->m->sim;
+  const IrKernel *k = s->k;
+  memcpy(c->reg, c->prog->init, sizeof(Reg) * (size_t)c->prog->n_reg);
+  for (uint32_t i = 0; i < k->params.len; i++)
+    if (k->params.data[i].var) c->reg[k->params.data[i].var->id] = s->param[k->params.data[i].var->id];
+  int64_t rest = block;
+  for (uint32_t g = 0; g < k->grid.len; g++) {
+    c->reg[k->grid.data[g]->id].i = rest % s->grid[g];
+    rest /= s->grid[g];
+  }
+  if (k->vid) c->reg[k->vid->id].i = c->vid < 0 ? 0 : c->vid;
+  c->block = block;
+  c->pc = 0;
+  c->state = S_RUN;
+  c->at = NULL;
+  c->all = 0;
+  c->tainted = false;
+  for (int sp = 0; sp < SPACE_COUNT; sp++) {
+    if (!c->mem[sp]) continue;
+    memset(c->mem[sp], 0xff, (size_t)s->used[sp]);
+    if (c->shadow[sp]) shadow_reset(c->shadow[sp], s->used[sp]);
+  }
+  for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++) c->flag[f].set = c->flag[f].wait_tick = 0;
+  for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) c->cross[f].head = c->cross[f].tail = 0;
+  for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) c->sent[f].head = c->sent[f].tail = 0;
+  for (int p = 0; p < CORE_PIPES; p++) {
+    PipeQueue *q = &c->pipe[p];
+    q->head = q->tail = 0;
+    q->stale = false;
+    for (int32_t o = 0; o < c->m->n_cores && c->m->n_comp; o++)
+      for (int x = 0; x < CORE_PIPES; x++) q->seen[o * COMPS + x] = c->m->core[o].pipe[x].tick;
+  }
+}
+
+
+void machine_run(Machine *m, int64_t first_block) {
+  m->block_faults = 0;
+  m->budget = INT64_C(1) << 30;
+  if (m->gm) gm_shadow_reset(m);
+  for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
+  for (bool moved = true, done = false; moved && !done;) {
+    moved = false;
+    done = true;
+    for (int32_t i = 0; i < m->n_cores; i++) {
+      Core *c = &m->core[i];
+      if (s_may_run(c)) moved |= run_s(c);
+      for (Pipe p = (Pipe)1; p < (Pipe)CORE_PIPES; p++)
+        while (c->pipe[p].head != c->pipe[p].tail && may_issue(c, p)) {
+          issue(c, p);
+          moved = true;
+        }
+      done &= c->state == S_DONE && pipes_empty(c);
+      if (m->block_faults >= m->sim->max_faults) return;
+    }
+    if (!moved && !done) {
+      report_deadlock(m);
+      return;
+    }
+  }
+  if (m->sim->checks) report_flags_left(m);
+}

@@ -1,0 +1,372 @@
+/* machine.h - what the files of the simulator share; nobody outside src/sim includes it.
+ *
+ *   Sim                one run, read-only for the workers: buffers with their actual sizes, one Program a side
+ *   ├ Program          flat register bytecode for pipe S; ISSUE ops point to Inst records        program.c
+ *   └ Machine          one worker: the cores of one block (or of all blocks when they wait for each other)
+ *     └ Core           memories, registers of pipe S, in-order queues of the other pipes, flags  machine.c, queue.c
+ *         Entry        an instruction in a queue: its operands as numbers                        operand.c
+ *         OpImpl       legal / touch / exec of one op                    exec_move.c exec_cube.c exec_vector.c
+ *         Shadow       who touched which bytes last, which bytes hold a value                    check.c
+ *
+ * `legal` says whether an instruction may run and sets up its loop; `touch` names the bytes it reads and writes
+ * (the hazard observer calls it twice: to look, then to mark); `exec` changes the bytes. */
+#ifndef TL_SIM_MACHINE_H
+#define TL_SIM_MACHINE_H
+
+#include "sim.h"
+
+enum {
+  MAX_ARGS = 4,
+  CORE_PIPES = PIPE_ALL, /* pipes with a queue: all but the pseudo pipe ALL */
+  COMPS = 8,             /* clock components a core, at least CORE_PIPES */
+  CROSS_MODES = 3,
+  CROSS_RING = 16,       /* pending sets a cross flag can hold here; chips allow fewer */
+  NO_REG = -1
+};
+_Static_assert((int)PIPE_S == 0, "pipe loops start after S");
+_Static_assert((int)CORE_PIPES <= (int)COMPS, "a clock component for every pipe");
+
+typedef union { int64_t i; double f; } Reg; /* integers and bool sign- or zero-extended; floats exact in double */
+
+/* ---- program ---------------------------------------------------------------------------------------------- */
+
+typedef enum {
+  C_HALT,
+  C_MOV,    /* d = a */
+  C_JMP,    /* goto to */
+  C_JZ,     /* if (!a) goto to */
+  C_JNZ,    /* if (a) goto to */
+  C_STEP,   /* d += b, 64 bits */
+  C_LOOP,   /* if (b > 0 ? d < a : d > a) goto to */
+  C_ISSUE,  /* instruction a */
+  C_LOAD,   /* d = element a */
+  C_STORE,  /* element a = d */
+  C_CAST,   /* d = a converted from dtype b to dtype aux */
+  C_BITS,   /* d = bits of a (dtype b) read as dtype aux */
+  C_INT,                   /* + ExprOp: integer arithmetic in dtype aux */
+  C_FLT = C_INT + EX_COUNT /* + ExprOp: float arithmetic in dtype aux */
+} CodeOp;
+
+typedef struct { uint16_t op, aux; int32_t d, a, b, to; } Code;
+
+/* One element of a buffer, read or written by pipe S. */
+typedef struct { int32_t buf, idx[IR_MAX_RANK]; const IrStmt *stmt; bool is_store; } Element;
+
+/* A region operand: registers with its offsets and extents. */
+typedef struct {
+  int32_t buf;
+  int32_t off[IR_MAX_RANK], ext[IR_MAX_RANK];
+  int32_t scalar; /* register, when the operand is no region (buf == 0) */
+  uint8_t type;   /* DType of the scalar's register */
+} Operand;
+
+typedef struct Inst Inst;
+struct Inst {
+  uint32_t id; /* dense over both programs, from 1 */
+  const IrStmt *stmt;
+  uint16_t op; /* StmtOp */
+  uint8_t pipe;
+  uint8_t n_args, n_in;
+  uint8_t src, dst; /* flags */
+  uint8_t cast, cmp;
+  bool relu, atomic, trans, maskrep;
+  int32_t mode;  /* cross_set */
+  int32_t id_reg, init_reg; /* flag id; mmad init; NO_REG */
+  Operand arg[MAX_ARGS];
+  const struct OpImpl *impl;
+};
+
+typedef struct {
+  char side; /* 'c' or 'v' */
+  Code *code;
+  int32_t n_code;
+  Inst *inst;
+  int32_t n_inst;
+  Element *elem;
+  int32_t n_elem;
+  Reg *init; /* constants at their places, rest 0 */
+  int32_t n_reg;
+  bool sync_all, cross, mode0;
+} Program;
+
+/* ---- buffers of a run ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+  const IrBuf *ir;
+  Space space;
+  Layout layout;
+  DType type;
+  int32_t size; /* bytes of an element */
+  int32_t rank;
+  int64_t shape[IR_MAX_RANK], stride[IR_MAX_RANK]; /* elements; fractal: strides of the leading dimensions, in elements */
+  int64_t addr, bytes;  /* local: place in the memory */
+  uint8_t *gm;          /* GM: host memory */
+  bool fractal;
+  int64_t frow, fcol;   /* fractal layouts: rows and columns of one fractal */
+  int64_t prow, pcol;   /* a plane, padded to whole fractals */
+  bool written;         /* GM: some instruction of the kernel writes it */
+  bool hazard;          /* GM: cores or pipes of one block may meet in it: keep a shadow */
+  bool undefined;       /* GM: `out` or `workspace`: holds nothing at the start */
+  bool log;             /* GM: blocks may meet in it: log accesses for the comparison at the end */
+} SimBuf;
+
+/* A region with numbers. Bytes are counted from the start of the buffer. */
+typedef struct {
+  int64_t off;                /* ND: first byte; fractal: first byte of the plane */
+  int64_t count;              /* elements */
+  int64_t rows, cols, pitch;  /* cols: the innermost extent other than 1; pitch in bytes; rows 0: more than two strides */
+  int64_t nruns, run, rpitch; /* the same with contiguous dimensions merged; nruns 0: more than two strides */
+  int64_t r0, c0;             /* fractal: corner of the box; rows x cols is the box */
+} View;
+
+static inline bool view_flat(const View *v) { return v->nruns == 1; }
+
+typedef struct {
+  const Inst *inst;
+  bool dead;             /* nothing to do: an empty region, or a fault already reported */
+  bool has_clock;        /* clock holds what S had seen when it issued this */
+  View v[MAX_ARGS];
+  Reg s[MAX_ARGS];       /* scalar operands */
+  int64_t id;            /* flag */
+  bool init;             /* mmad */
+  /* set by legal: rows x cols steps; pitch in bytes; block: a 32-byte block serves the row */
+  int64_t rows, cols, pitch[MAX_ARGS];
+  bool block[MAX_ARGS];
+  uint32_t *clock;
+} Entry;
+
+/* ---- host kernels ---------------------------------------------------------------------------------------------- */
+
+typedef enum { VT_F32, VT_F16, VT_BF16, VT_I32, VT_I16, VT_U32, VT_U16, VT_COUNT } VecType;
+
+enum { A_SCALAR = 1, B_SCALAR = 2 }; /* the operand points to one element that serves all */
+
+/* d[i] = f(a[i], b[i]), i < n. d may be a or b. */
+typedef void (*VecFn)(void *d, const void *a, const void *b, int64_t n, int scalar);
+
+typedef struct {
+  const char *name;
+  bool fma; /* hardware fused multiply-add */
+  VecFn vec[OP_COUNT][VT_COUNT]; /* NULL: not an op of that dtype */
+  void (*compare[VT_COUNT])(uint8_t *mask, const void *a, const void *b, int64_t n, int scalar, CmpMode mode);
+  void (*to_f32[VT_COUNT])(float *d, const void *s, int64_t n);
+  void (*from_f32[VT_COUNT])(void *d, const float *s, int64_t n); /* nearest even; i32 and i16: saturating */
+  /* Unpacking of one 16x16 fractal, columns first: d[k * 16 + n] = s[n * 16 + k]. */
+  void (*unpack_t[VT_COUNT])(float *d, const uint16_t *s);
+  void (*transpose16)(uint16_t *d, const uint16_t *s); /* 16x16 elements of 2 bytes */
+  /* c[rows][16] of `fractals` fractals cstride floats apart: c (+)= a b over k steps in order.
+   * a: [kf][16][16] fractals, first row of the tile; b: [k][16] panels bstride floats apart. */
+  int32_t tile_rows, tile_fractals;
+  void (*mmad)(float *c, int64_t cstride, const float *a, const float *b, int64_t bstride, int64_t k, bool init, int fractals,
+               bool exact);
+  void (*mmad_i8)(int32_t *c, const int32_t *a, const int32_t *b, int64_t k, bool init); /* one 16x16 fractal */
+} HostKernels;
+
+const HostKernels *host_kernels(void); /* the best this host runs */
+extern const HostKernels host_portable;
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define TL_HOST_X86 1
+extern const HostKernels host_avx2, host_avx512;
+#endif
+
+/* ---- shadow and clocks (check.c) ------------------------------------------------------------------------------- */
+
+typedef struct Shadow Shadow;
+
+typedef enum {
+  TOUCH_READ,      /* must hold values */
+  TOUCH_READ_ANY,  /* read, but whether it holds values does not matter */
+  TOUCH_WRITE,
+  TOUCH_SPOIL      /* written with nothing of meaning */
+} TouchKind;
+
+typedef struct {
+  struct Core *core;
+  const Entry *entry;
+  const Inst *inst;
+  Pipe pipe;
+  bool mark;
+  int arg;
+} Toucher;
+
+/* `count` ranges of `len` bytes, `stride` apart, from byte `at` of operand t->arg's buffer. */
+void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count, int64_t stride);
+
+/* ---- cores -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  Entry *ring;
+  uint32_t head, tail, depth;
+  uint32_t tick;  /* instructions this pipe has begun */
+  uint32_t *seen; /* per component: how far this pipe knows the others to be done; its own: itself */
+  bool stale;     /* S has learned something since it last issued to this pipe */
+} PipeQueue;
+
+typedef struct {
+  uint32_t set;          /* pending sets; more than 1 is a fault */
+  uint32_t wait_tick;    /* tick of the destination pipe when it last consumed the flag */
+  const Inst *setter, *waiter;
+  uint32_t *clock;
+} Flag;
+
+typedef struct {
+  uint32_t head, tail;  /* pending sets: tail - head */
+  uint32_t *clocks;     /* one clock a pending set */
+  const Inst *setter[CROSS_RING];
+} CrossFlag;
+
+typedef enum { S_RUN, S_QUEUE, S_SYNC, S_DONE } SState; /* S waits for room in a queue, or in a statement of synchronisation */
+
+typedef struct Core {
+  struct Machine *m;
+  const Program *prog;
+  int32_t index;     /* in the machine */
+  int32_t slot;      /* which of the machine's blocks */
+  int32_t vid;       /* vector: 0, 1; -1 on a cube core */
+  int64_t block;
+  Reg *reg;
+  int32_t pc;
+  SState state;
+  const Inst *at;    /* what S waits in */
+  uint8_t all;       /* sync_all: 0 on the way, 1 arrived, 2 released */
+  bool tainted;      /* an instruction was left out after a fault: missing values are its fault */
+  uint8_t *mem[SPACE_COUNT];
+  Shadow *shadow[SPACE_COUNT];
+  PipeQueue pipe[CORE_PIPES];
+  Flag *flag;        /* [src][dst][id] */
+  CrossFlag *cross;  /* [id]: what this core may wait for */
+  CrossFlag *sent;   /* [id][CROSS_MODES]: sets by this core that its partners have not matched yet */
+} Core;
+
+typedef struct {
+  DiagCode code;
+  int64_t block;
+  const IrStmt *at, *with;
+  Loc loc, other;
+  const char *text, *other_text, *fix;
+} Fault;
+
+typedef struct { /* an access to a GM tensor that several blocks touch */
+  int64_t block;
+  const Inst *inst;
+  const IrStmt *stmt;
+  int32_t buf;
+  bool write, atomic;
+  int64_t at, len, count, stride;
+} GmAccess;
+
+typedef struct Machine {
+  struct Sim *sim;
+  Arena arena;    /* lives as long as the worker */
+  jmp_buf oom;
+  bool out_of_memory;
+  int32_t n_cores, n_comp;
+  Core *core;
+  struct GmShadow *gm; /* shadow of GM tensors within the machine's blocks */
+  uint32_t *all_clock; /* n_comp: scratch */
+  Vec(Fault) faults;
+  Map fault_keys;
+  int32_t block_faults; /* in the block under way */
+  Vec(GmAccess) log;
+  int64_t budget;       /* backward jumps left */
+  int64_t instructions, gm_read, gm_write;
+  uint8_t *scratch;     /* SCRATCH bytes, 64-byte aligned: unpacked operands of the cube */
+} Machine;
+
+typedef struct Sim {
+  const IrKernel *k;
+  const Arch *arch;
+  const SimArg *args;
+  bool checks;
+  int32_t max_faults;
+  SimBuf *buf; /* by buffer id */
+  uint32_t n_buf;
+  Program prog[2]; /* cube, vector */
+  Reg *param;      /* by variable id: scalar parameters */
+  int64_t blocks, grid[3];
+  int32_t cores_per_block; /* simulated: cube and vector cores with a program */
+  bool together;           /* all blocks in one machine */
+  int64_t used[SPACE_COUNT]; /* bytes of each memory that buffers occupy */
+  const HostKernels *host;
+  _Atomic int64_t next, last; /* next block to run; blocks beyond `last` need not run */
+} Sim;
+
+/* ---- ops -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct OpImpl {
+  bool (*legal)(Core *c, Entry *e);
+  void (*touch)(Toucher *t, const Entry *e);
+  void (*exec)(Core *c, const Entry *e);
+} OpImpl;
+
+const OpImpl *impl_move(StmtOp op); /* NULL: not theirs */
+const OpImpl *impl_cube(StmtOp op);
+const OpImpl *impl_vector(StmtOp op);
+
+static inline const SimBuf *arg_buf(const Core *c, const Inst *i, int arg) { return &c->m->sim->buf[i->arg[arg].buf]; }
+/* Host address of byte `at` of a buffer, as this core sees it. */
+static inline uint8_t *buf_ptr(const Core *c, const SimBuf *b, int64_t at) {
+  return b->space == SPACE_GM ? b->gm + at : c->mem[b->space] + b->addr + at;
+}
+
+/* program.c */
+bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t first_inst, Program *out);
+Reg *eval_params(Arena *a, const IrKernel *k, const SimArg *args); /* by variable id */
+bool eval_const(const IrKernel *k, const Reg *vars, const IrExpr *e, int64_t *out); /* shapes and grid extents */
+
+/* scalar.c: arithmetic of pipe S */
+Reg scalar_int(ExprOp op, DType t, Reg a, Reg b, bool *div_zero);
+Reg scalar_float(ExprOp op, DType t, Reg a, Reg b); /* comparisons give .i */
+Reg scalar_cast(DType to, DType from, Reg a);
+Reg scalar_bits(DType to, DType from, Reg a);
+Reg scalar_load(DType t, const void *p);
+void scalar_store(DType t, void *p, Reg v);
+int64_t wrap_int(DType t, int64_t v);
+double round_float(DType t, double v);
+float f16_to_f32(uint16_t h);
+uint16_t f32_to_f16(float f);
+float bf16_to_f32(uint16_t h);
+uint16_t f32_to_bf16(float f);
+void convert(void *d, DType dt, const void *s, DType st, int64_t n, CastMode mode); /* any pair, one element at a time */
+
+/* operand.c */
+bool resolve(Core *c, const Inst *i, Entry *e); /* false: out of bounds, reported; e->dead when there is nothing to do */
+bool element_at(Core *c, const Element *el, int64_t *at);
+bool fit_rows(const View *v, const SimBuf *b, int64_t rows, int64_t cols, int64_t *pitch);
+bool elementwise_form(Core *c, Entry *e, int first_in, int n_in, int out);
+int64_t nz_offset(const SimBuf *b, int64_t r, int64_t c); /* byte of (r, c) in a fractal plane */
+
+/* machine.c */
+void machine_init(Machine *m, Sim *s, int32_t n_blocks);
+void machine_run(Machine *m, int64_t first_block); /* until all cores are done or can go no further */
+const char *where(Arena *a, const Core *c);        /* "block (0, 1), vector core 1" */
+const char *inst_text(Arena *a, const Core *c, const IrStmt *s);
+
+/* queue.c: flags, barriers, queues */
+bool may_issue(const Core *c, Pipe p);
+void issue(Core *c, Pipe p);
+bool s_may_sync(const Core *c, const Inst *i);
+bool s_sync(Core *c, const Inst *i); /* false: S must wait after all */
+bool pipes_empty(const Core *c);
+void report_deadlock(Machine *m);
+void report_flags_left(Machine *m);
+
+/* check.c */
+Shadow *shadow_new(Machine *m, int64_t bytes);
+void shadow_reset(Shadow *s, int64_t bytes);
+struct GmShadow *gm_shadow_new(Machine *m);
+void gm_shadow_reset(Machine *m);
+void observe(Core *c, const Entry *e); /* look, then mark */
+void observe_element(Core *c, const Element *el, int64_t at);
+bool fault_known(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with); /* already reported: spare the text */
+Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const char *fmt, ...) TL_PRINTF(5, 6);
+void fault_other(Core *c, Fault *f, const char *fmt, ...) TL_PRINTF(3, 4);
+void fault_fix(Core *c, Fault *f, const char *fmt, ...) TL_PRINTF(3, 4);
+void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
+
+/* blocks.c */
+void compare_blocks(Arena *a, Machine *const *m, int n, Machine *into);
+
+enum { SCRATCH = 1 << 20, GUARD = 64 }; /* GUARD: bytes after each memory that vector code may read */
+
+#endif

@@ -1,0 +1,356 @@
+/* queue.c - instructions leave their queue: operations, flags, barriers, cross-core flags; and what it says when none can.
+ *
+ * Order is kept in vector clocks: `seen` of a pipe says, for every pipe of every core, up to which of its instructions all effects are known to
+ * be there. set_flag hands the setter's clock to the pipe that waits; so do cross-core flags, barriers and sync_all. An instruction also
+ * starts after what S had seen when it issued it, for S blocks while it waits - but not after loads and stores of S itself,
+ * which need a flag like those of any pipe. A pipe that is not in order (V) does not know its own instructions done until a barrier. */
+#include "machine.h"
+
+#include <string.h>
+
+void clock_join(uint32_t *into, const uint32_t *from, int32_t n) {
+  for (int32_t i = 0; i < n; i++) into[i] = into[i] > from[i] ? into[i] : from[i];
+}
+
+static int32_t comp(const Core *c, int p) { return c->index * COMPS + p; }
+
+/* What is known done when everything pipe p has begun is done. */
+static void publish(const Core *c, Pipe p, uint32_t *into) {
+  const PipeQueue *q = &c->pipe[p];
+  clock_join(into, q->seen, c->m->n_comp);
+  if (c->m->n_comp && into[comp(c, p)] < q->tick) into[comp(c, p)] = q->tick;
+}
+
+static void learn(Core *c, Pipe p, const uint32_t *clock) {
+  if (!c->m->n_comp) return;
+  clock_join(c->pipe[p].seen, clock, c->m->n_comp);
+  if (p == PIPE_S)
+    for (int x = 1; x < CORE_PIPES; x++) c->pipe[x].stale = true;
+}
+
+bool pipes_empty(const Core *c) {
+  for (int p = 1; p < CORE_PIPES; p++)
+    if (c->pipe[p].head != c->pipe[p].tail) return false;
+  return true;
+}
+
+/* ---- flags --------------------------------------------------------------------------------------------------------- */
+
+static Flag *flag_of(const Core *c, const Inst *i, int64_t id) {
+  int n = c->m->sim->arch->n_flags;
+  if (id < 0 || id >= n) return NULL;
+  return &c->flag[(i->src * CORE_PIPES + i->dst) * n + id];
+}
+
+static void no_flag(Core *c, const Inst *i, int64_t id, int n) {
+  if (fault_known(c, DIAG_SIM_FLAG_ID, i->stmt, NULL)) return;
+  Fault *f = fault(c, DIAG_SIM_FLAG_ID, i->stmt, NULL, "`%s`: flag %lld does not exist; %s has flags 0 to %d here (%s)",
+                   inst_text(&c->m->arena, c, i->stmt), (long long)id, c->m->sim->arch->name, n - 1, where(&c->m->arena, c));
+  if (f) fault_fix(c, f, "use a flag below %d", n);
+}
+
+static void set_twice(Core *c, const Inst *i, const Flag *f, int64_t id) {
+  bool pending = f->set > 0;
+  const IrStmt *with = pending ? f->setter->stmt : f->waiter->stmt;
+  if (fault_known(c, DIAG_SIM_FLAG_TWICE, i->stmt, with)) return;
+  const char *src = pipe_info[i->src].name, *dst = pipe_info[i->dst].name;
+  Fault *x = pending ? fault(c, DIAG_SIM_FLAG_TWICE, i->stmt, with, "flag %s -> %s #%lld is set while it is still set; the second set is lost (%s)",
+                             src, dst, (long long)id, where(&c->m->arena, c))
+                     : fault(c, DIAG_SIM_FLAG_TWICE, i->stmt, with,
+                             "flag %s -> %s #%lld may be set again before pipe %s has waited for the set before; one of the two is then lost (%s)", src,
+                             dst, (long long)id, dst, where(&c->m->arena, c));
+  if (!x) return;
+  fault_other(c, x, pending ? "the first set" : "the wait that takes the set before; nothing makes pipe %s wait for it", src);
+  if (pending) fault_fix(c, x, "put a `wait_flag %s -> %s #%lld` between the two, or use two flags in turn", src, dst, (long long)id);
+  else fault_fix(c, x, "make pipe %s wait for pipe %s before it sets the flag again (a flag %s -> %s), or use two flags in turn", src, dst, dst, src);
+}
+
+static void set_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
+  Flag *f = flag_of(c, i, id);
+  if (!f) {
+    no_flag(c, i, id, c->m->sim->arch->n_flags);
+    return;
+  }
+  if (c->m->n_comp) {
+    if (f->set || (f->waiter && f->wait_tick > c->pipe[p].seen[comp(c, i->dst)])) set_twice(c, i, f, id);
+    if (!f->set) memset(f->clock, 0, sizeof(uint32_t) * (size_t)c->m->n_comp);
+    publish(c, p, f->clock);
+  }
+  f->set++;
+  f->setter = i;
+}
+
+static void wait_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
+  Flag *f = flag_of(c, i, id);
+  if (!f) {
+    no_flag(c, i, id, c->m->sim->arch->n_flags);
+    return;
+  }
+  f->set--;
+  f->waiter = i;
+  f->wait_tick = c->pipe[p].tick;
+  if (c->m->n_comp) learn(c, p, f->clock);
+}
+
+/* ---- cross-core flags ---------------------------------------------------------------------------------------------------- */
+
+static void push_set(Core *to, CrossFlag *x, const Inst *i, const uint32_t *clock, int64_t id, Core *from) {
+  Machine *m = to->m;
+  uint32_t most = (uint32_t)min_i64(m->sim->arch->cross_flag_max, CROSS_RING);
+  if (x->tail - x->head >= most) {
+    if (fault_known(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL)) return;
+    Fault *f = fault(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL, "cross-core flag %lld holds %u sets already; one more hangs the core (%s)", (long long)id, most,
+                     where(&m->arena, from));
+    if (f) fault_fix(from, f, "let the other core wait for the flag more often, or answer with a flag of its own");
+    return;
+  }
+  uint32_t slot = x->tail++ % CROSS_RING;
+  x->setter[slot] = i;
+  if (m->n_comp) memcpy(&x->clocks[(int64_t)slot * m->n_comp], clock, sizeof(uint32_t) * (size_t)m->n_comp);
+}
+
+static bool partner(const Core *a, const Core *b, int mode) {
+  if ((a->vid < 0) != (b->vid < 0)) return false;
+  return mode == 0 || a->slot == b->slot;
+}
+
+/* The set counts when all partners have set: then every partner (modes 0, 1) or the cube core (mode 2) may pass one wait. */
+static void match_sets(Core *c, const Inst *i, int64_t id) {
+  Machine *m = c->m;
+  int64_t at = id * CROSS_MODES + i->mode;
+  for (int32_t o = 0; o < m->n_cores; o++)
+    if (partner(c, &m->core[o], i->mode) && m->core[o].sent[at].head == m->core[o].sent[at].tail) return;
+  if (m->n_comp) memset(m->all_clock, 0, sizeof(uint32_t) * (size_t)m->n_comp);
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    if (!partner(c, &m->core[o], i->mode)) continue;
+    CrossFlag *x = &m->core[o].sent[at];
+    uint32_t slot = x->head++ % CROSS_RING;
+    if (m->n_comp) clock_join(m->all_clock, &x->clocks[(int64_t)slot * m->n_comp], m->n_comp);
+  }
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    Core *to = &m->core[o];
+    bool takes = i->mode == 2 ? to->slot == c->slot && to->vid < 0 : partner(c, to, i->mode);
+    if (takes) push_set(to, &to->cross[id], i, m->all_clock, id, c);
+  }
+}
+
+static bool cross_id_ok(const Core *c, int64_t id) { return id >= 0 && id < c->m->sim->arch->n_cross_flags; }
+
+static void cross_set(Core *c, const Inst *i, Pipe p, int64_t id) {
+  Machine *m = c->m;
+  if (!cross_id_ok(c, id)) {
+    no_flag(c, i, id, m->sim->arch->n_cross_flags);
+    return;
+  }
+  if (i->mode == 1 && c->vid < 0) {
+    fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "mode 1 joins the two vector cores of a block; a cube core cannot take part");
+    return;
+  }
+  if (m->n_comp) memset(m->all_clock, 0, sizeof(uint32_t) * (size_t)m->n_comp);
+  publish(c, p, m->all_clock);
+  if (i->mode == 2 && c->vid < 0) {
+    for (int32_t o = 0; o < m->n_cores; o++) {
+      Core *to = &m->core[o];
+      if (to->slot == c->slot && to->vid >= 0) push_set(to, &to->cross[id], i, m->all_clock, id, c);
+    }
+    return;
+  }
+  push_set(c, &c->sent[id * CROSS_MODES + i->mode], i, m->all_clock, id, c);
+  match_sets(c, i, id);
+}
+
+static void cross_wait(Core *c, const Inst *i, Pipe p, int64_t id) {
+  if (!cross_id_ok(c, id)) {
+    no_flag(c, i, id, c->m->sim->arch->n_cross_flags);
+    return;
+  }
+  CrossFlag *x = &c->cross[id];
+  uint32_t slot = x->head++ % CROSS_RING;
+  if (c->m->n_comp) learn(c, p, &x->clocks[(int64_t)slot * c->m->n_comp]);
+}
+
+/* ---- barriers -------------------------------------------------------------------------------------------------------------- */
+
+static void join_core(const Core *c, uint32_t *into) {
+  for (int p = 0; p < CORE_PIPES; p++) publish(c, (Pipe)p, into);
+}
+
+static void barrier_all(Core *c) {
+  Machine *m = c->m;
+  if (!m->n_comp) return;
+  memset(m->all_clock, 0, sizeof(uint32_t) * (size_t)m->n_comp);
+  join_core(c, m->all_clock);
+  for (int p = 0; p < CORE_PIPES; p++) learn(c, (Pipe)p, m->all_clock);
+}
+
+static bool joins_sync_all(const Core *c) { return c->prog->sync_all; }
+
+static void arrive(Core *c) {
+  Machine *m = c->m;
+  c->all = 1;
+  for (int32_t o = 0; o < m->n_cores; o++)
+    if (joins_sync_all(&m->core[o]) && !m->core[o].all) return;
+  if (m->n_comp) memset(m->all_clock, 0, sizeof(uint32_t) * (size_t)m->n_comp);
+  for (int32_t o = 0; o < m->n_cores && m->n_comp; o++)
+    if (joins_sync_all(&m->core[o])) join_core(&m->core[o], m->all_clock);
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    Core *x = &m->core[o];
+    if (!joins_sync_all(x)) continue;
+    x->all = 2;
+    for (int p = 0; p < CORE_PIPES; p++) learn(x, (Pipe)p, m->all_clock);
+  }
+}
+
+/* ---- may it, do it ------------------------------------------------------------------------------------------------------------ */
+
+static bool may_sync(const Core *c, const Inst *i, int64_t id) {
+  switch (i->op) {
+  case ST_WAIT_FLAG: {
+    const Flag *f = flag_of(c, i, id);
+    return !f || f->set;
+  }
+  case ST_CROSS_WAIT: return !cross_id_ok(c, id) || c->cross[id].head != c->cross[id].tail;
+  case ST_BARRIER: return i->src != PIPE_ALL || pipes_empty(c);
+  case ST_SYNC_ALL: return c->all == 2 || (c->all == 0 && pipes_empty(c));
+  default: return true;
+  }
+}
+
+static void do_sync(Core *c, const Inst *i, Pipe p, int64_t id) {
+  switch (i->op) {
+  case ST_SET_FLAG: set_flag(c, i, p, id); break;
+  case ST_WAIT_FLAG: wait_flag(c, i, p, id); break;
+  case ST_CROSS_SET: cross_set(c, i, p, id); break;
+  case ST_CROSS_WAIT: cross_wait(c, i, p, id); break;
+  case ST_BARRIER:
+    if (i->src == PIPE_ALL) barrier_all(c);
+    else if (c->m->n_comp) c->pipe[p].seen[comp(c, p)] = c->pipe[p].tick;
+    break;
+  default: break;
+  }
+}
+
+bool s_may_sync(const Core *c, const Inst *i) { return may_sync(c, i, i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i); }
+
+bool s_sync(Core *c, const Inst *i) {
+  if (i->op == ST_SYNC_ALL) {
+    if (!c->all) arrive(c);
+    if (c->all != 2) return false;
+    c->all = 0;
+    return true;
+  }
+  c->pipe[PIPE_S].tick++;
+  do_sync(c, i, PIPE_S, i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i);
+  return true;
+}
+
+bool may_issue(const Core *c, Pipe p) {
+  const PipeQueue *q = &c->pipe[p];
+  const Entry *e = &q->ring[q->head % q->depth];
+  return e->inst->op < OP_COUNT || may_sync(c, e->inst, e->id);
+}
+
+void issue(Core *c, Pipe p) {
+  PipeQueue *q = &c->pipe[p];
+  Entry *e = &q->ring[q->head % q->depth];
+  const Inst *i = e->inst;
+  q->tick++;
+  if (e->has_clock) clock_join(q->seen, e->clock, c->m->n_comp);
+  if (i->op >= OP_COUNT) {
+    do_sync(c, i, p, e->id);
+  } else if (i->impl->legal(c, e)) {
+    c->m->instructions++;
+    if (c->m->sim->checks) observe(c, e);
+    i->impl->exec(c, e);
+  } else {
+    c->tainted = true;
+  }
+  q->head++;
+}
+
+/* ---- what is wrong at the end --------------------------------------------------------------------------------------------------- */
+
+static const char *core_name(Arena *a, const Core *c) {
+  return c->vid < 0 ? "cube core" : c->m->sim->cores_per_block > 1 ? arena_printf(a, "vector core %d", c->vid) : "vector core";
+}
+
+static void waiting_line(Machine *m, Text *t, const Core *c, int p, const Inst *i, int64_t id, bool full) {
+  Arena *a = &m->arena;
+  text_printf(t, "\n  %s, pipe %s, %s: ", where(a, c), pipe_info[p].name, ir_loc_str(a, m->sim->k->module, i->stmt->loc));
+  if (full) text_printf(t, "no room in the queue of pipe %s for `%s`", pipe_info[i->pipe].name, inst_text(a, c, i->stmt));
+  else if (i->op == ST_SYNC_ALL && c->all) text_put(t, "sync_all waits for the other cores");
+  else if (i->op == ST_SYNC_ALL || i->op == ST_BARRIER) text_printf(t, "`%s` waits for the pipes of its core", inst_text(a, c, i->stmt));
+  else text_printf(t, "`%s` waits for flag #%lld, which nobody sets", inst_text(a, c, i->stmt), (long long)id);
+}
+
+void report_deadlock(Machine *m) {
+  Core *first_core = NULL, *some = &m->core[0];
+  const IrStmt *first = NULL, *second = NULL;
+  Text t;
+  int n = 0;
+  text_init(&t, &m->arena);
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    Core *c = &m->core[o];
+    for (int k = 1; k <= CORE_PIPES; k++) { /* S last: it mostly waits for the others */
+      int p = k % CORE_PIPES;
+      const PipeQueue *q = &c->pipe[p];
+      if (p ? q->head == q->tail : c->state == S_DONE) continue;
+      const Inst *i = p ? q->ring[q->head % q->depth].inst : c->at;
+      int64_t id = p ? q->ring[q->head % q->depth].id : i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
+      if (n++ < 12) waiting_line(m, &t, c, p, i, id, !p && c->state == S_QUEUE);
+      if (!first) first = i->stmt, first_core = c;
+      else if (!second && i->stmt != first) second = i->stmt;
+    }
+  }
+  if (n > 12) text_printf(&t, "\n  and %d more", n - 12);
+  if (!first) return;
+  some = first_core;
+  Fault *f = fault(some, DIAG_SIM_DEADLOCK, first, second, "nothing can move any more; waiting:%s", text_str(&t));
+  if (!f) return;
+  if (second) fault_other(some, f, "this waits too");
+  fault_fix(some, f, "every wait_flag needs its set_flag on every path, and no two pipes may wait for each other");
+}
+
+void report_flags_left(Machine *m) {
+  int nf = m->sim->arch->n_flags;
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    Core *c = &m->core[o];
+    for (int x = 0; x < CORE_PIPES * CORE_PIPES * nf; x++) {
+      const Flag *f = &c->flag[x];
+      if (!f->set || fault_known(c, DIAG_SIM_FLAG_LEFT, f->setter->stmt, NULL)) continue;
+      Fault *g = fault(c, DIAG_SIM_FLAG_LEFT, f->setter->stmt, NULL, "flag %s -> %s #%d is still set at the end of the kernel (%s)",
+                       pipe_info[f->setter->src].name, pipe_info[f->setter->dst].name, x % nf, where(&m->arena, c));
+      if (g) fault_fix(c, g, "add the missing wait_flag, or drop this set; a flag left set goes off in the next kernel");
+    }
+    for (int64_t id = 0; c->cross && id < m->sim->arch->n_cross_flags; id++) {
+      const CrossFlag *x = &c->cross[id];
+      if (x->head == x->tail) continue;
+      const Inst *s = x->setter[x->head % CROSS_RING];
+      if (fault_known(c, DIAG_SIM_FLAG_LEFT, s->stmt, NULL)) continue;
+      Fault *g = fault(c, DIAG_SIM_FLAG_LEFT, s->stmt, NULL, "cross-core flag #%lld is still set for the %s at the end of the kernel (%s)", (long long)id,
+                       core_name(&m->arena, c), where(&m->arena, c));
+      if (g) fault_fix(c, g, "add the missing cross_wait, or drop this set");
+    }
+  }
+}
+
+const char *where(Arena *a, const Core *c) {
+  const IrKernel *k = c->m->sim->k;
+  Text t;
+  text_init(&t, a);
+  text_put(&t, "block (");
+  int64_t rest = c->block;
+  for (uint32_t g = 0; g < k->grid.len; g++) {
+    text_printf(&t, "%s%lld", g ? ", " : "", (long long)(rest % c->m->sim->grid[g]));
+    rest /= c->m->sim->grid[g];
+  }
+  text_printf(&t, "), %s", core_name(a, c));
+  return text_str(&t);
+}
+
+const char *inst_text(Arena *a, const Core *c, const IrStmt *s) {
+  Text t;
+  text_init(&t, a);
+  ir_print_stmt(&t, c->m->sim->k, s);
+  return text_str(&t);
+}

@@ -1,0 +1,697 @@
+/* cwriter.c - see cwriter.h.
+ *
+ * Scalars: an IR expression has one dtype per node, C++ promotes. Types narrower than int are cast back after each
+ * operation; f16 and bf16 are computed as float and rounded after each operation, which is exactly the narrow result.
+ * Symbolic sizes are int64_t in C++ whatever their IR dtype, so that offsets made of them do not overflow.
+ *
+ * Names: IR names become C++ identifiers once, at the start; the same program always gets the same names. */
+#include "cwriter.h"
+
+#include <math.h>
+#include <string.h>
+
+const CHelper cw_helpers[HELP_SHARED] = {
+  [HELP_MIN] = {"MinOf", "template <typename A, typename B>\n%s auto MinOf(A a, B b) -> decltype(a + b)\n{\n"
+                         "  return a < b ? a : b;\n}\n"},
+  [HELP_MAX] = {"MaxOf", "template <typename A, typename B>\n%s auto MaxOf(A a, B b) -> decltype(a + b)\n{\n"
+                         "  return a > b ? a : b;\n}\n"},
+  [HELP_FLOOR_DIV] = {"FloorDiv", "template <typename A, typename B>\n%s auto FloorDiv(A a, B b) -> decltype(a + b)\n{\n"
+                                  "  return a / b - (a %% b != 0 && (a < 0) != (b < 0));\n}\n"},
+  [HELP_FLOOR_MOD] = {"FloorMod", "template <typename A, typename B>\n%s auto FloorMod(A a, B b) -> decltype(a + b)\n{\n"
+                                  "  return a %% b + ((a %% b != 0 && (a < 0) != (b < 0)) ? b : 0);\n}\n"},
+  [HELP_ABS] = {"AbsOf", "template <typename T>\n%s T AbsOf(T a)\n{\n  return a < 0 ? -a : a;\n}\n"},
+  [HELP_BITS] = {"BitsOf", "template <typename To, typename From>\n%s To BitsOf(From a)\n{\n"
+                           "  return *reinterpret_cast<const To *>(&a);\n}\n"},
+};
+
+static const char *const cxx_words[] = {
+  "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr",
+  "continue", "decltype", "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false",
+  "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not",
+  "nullptr", "operator", "or", "private", "protected", "public", "register", "return", "short", "signed", "sizeof",
+  "static", "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typeid", "typename", "union",
+  "unsigned", "using", "virtual", "void", "volatile", "while", "xor", "half", "bfloat16_t", "int8_t", "int16_t",
+  "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "sqrt", "std", "main", NULL};
+
+/* ---- names ------------------------------------------------------------------------------------------------- */
+
+static bool in_list(const char *const *list, const char *s) {
+  for (; *list; list++)
+    if (!strcmp(*list, s)) return true;
+  return false;
+}
+
+static bool name_taken(const CWriter *w, const char *s) {
+  for (uint32_t i = 1; i < w->k->vars.len; i++)
+    if (w->var_name[i] && !strcmp(w->var_name[i], s)) return true;
+  for (uint32_t i = 1; i < w->k->bufs.len; i++)
+    if (w->buf_name[i] && !strcmp(w->buf_name[i], s)) return true;
+  return false;
+}
+
+static bool name_reserved(const CWriter *w, const char *s) {
+  if (in_list(cxx_words, s) || in_list(w->dialect->names, s)) return true;
+  for (int i = 0; i < HELP_SHARED; i++)
+    if (!strcmp(cw_helpers[i].name, s)) return true;
+  return strstr(s, "__") || (s[0] == '_' && s[1] >= 'A' && s[1] <= 'Z');
+}
+
+static const char *identifier(CWriter *w, const char *ir_name) {
+  char *s = arena_str(w->arena, ir_name);
+  for (char *c = s; *c; c++)
+    if (*c == '.') *c = '_';
+  if (name_reserved(w, s)) { /* a double underscore belongs to the compiler */
+    Text t;
+    text_init(&t, w->arena);
+    text_put(&t, s[0] == '_' ? "v" : "");
+    for (char *c = s; *c; c++)
+      if (!(c[0] == '_' && c[1] == '_')) text_putn(&t, c, 1);
+    s = arena_str(w->arena, text_str(&t));
+    if (name_reserved(w, s)) s = arena_printf(w->arena, "%s_", s);
+  }
+  const char *name = s;
+  for (int i = 1; name_taken(w, name) || name_reserved(w, name); i++) name = arena_printf(w->arena, "%s_%d", s, i);
+  return name;
+}
+
+const char *cw_fresh(CWriter *w, const char *want) {
+  const char *name = want;
+  for (int i = 1; name_taken(w, name); i++) name = arena_printf(w->arena, "%s_%d", want, i);
+  return name;
+}
+
+void cw_init(CWriter *w, Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const CDialect *dialect) {
+  *w = (CWriter){.arena = a, .diags = d, .k = (IrKernel *)k, .arch = arch, .dialect = dialect, .n_vars = k->vars.len};
+  text_init(&w->out, a);
+  w->var_name = arena_array(a, const char *, k->vars.len + 1);
+  w->buf_name = arena_array(a, const char *, k->bufs.len + 1);
+  for (uint32_t i = 1; i < k->bufs.len; i++) w->buf_name[i] = identifier(w, k->bufs.data[i]->name);
+  for (uint32_t i = 1; i < k->vars.len; i++) w->var_name[i] = identifier(w, k->vars.data[i]->name);
+}
+
+const char *cw_file(const CWriter *w, Loc loc) {
+  const IrModule *m = w->k->module;
+  const char *f = loc.file < m->files.len ? m->files.data[loc.file] : "";
+  const char *slash = f ? strrchr(f, '/') : NULL;
+  return slash ? slash + 1 : f ? f : "";
+}
+
+bool cw_is_size(const CWriter *w, const IrVar *v) {
+  if (v->kind != VAR_PARAM || dtype_is_float(v->type)) return false;
+  for (uint32_t i = 0; i < w->k->params.len; i++) {
+    const IrBuf *b = w->k->params.data[i].buf;
+    for (int d = 0; b && d < b->rank; d++) {
+      const IrExpr *stack[32]; /* the variables of a small expression */
+      int n = 0;
+      stack[n++] = b->shape[d];
+      while (n) {
+        const IrExpr *e = stack[--n];
+        if (e->op == EX_VAR && e->var == v) return true;
+        for (int j = 0; e->op > EX_LOAD && j < e->n && n < 32; j++) stack[n++] = e->arg[j];
+      }
+    }
+  }
+  return false;
+}
+
+IrExpr *cw_temp(CWriter *w, DType t, const char *name) {
+  IrVar *v = arena_new(w->arena, IrVar);
+  *v = (IrVar){.id = w->n_vars, .name = cw_fresh(w, name), .type = t, .kind = VAR_MUT};
+  const char **grown = arena_array(w->arena, const char *, w->n_vars + 2);
+  memcpy(grown, w->var_name, sizeof(char *) * w->n_vars);
+  grown[w->n_vars++] = v->name;
+  w->var_name = grown;
+  return ir_var(w->k, v);
+}
+
+IrExpr *cw_bind(CWriter *w, IrExpr *e, const char *name) {
+  if (e->op == EX_INT || e->op == EX_FLOAT || e->op == EX_VAR) return e;
+  IrExpr *v = cw_temp(w, e->type, name);
+  IrStmt *def = arena_new(w->arena, IrStmt); /* lets ir_range look through the name */
+  def->op = ST_LET;
+  def->set.var = v->var;
+  def->set.value = e;
+  v->var->kind = VAR_LET;
+  v->var->def = def;
+  cw_line(w, "const %s %s = %s;", cw_type(e->type), v->var->name, cw_str(w, e));
+  return v;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------- */
+
+static void indent(CWriter *w) {
+  for (int i = 0; i < w->indent; i++) text_put(&w->out, "  ");
+}
+
+void cw_line(CWriter *w, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  if (*fmt) indent(w);
+  text_vprintf(&w->out, fmt, ap);
+  text_put(&w->out, "\n");
+  va_end(ap);
+}
+
+void cw_open(CWriter *w, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  indent(w);
+  text_vprintf(&w->out, fmt, ap);
+  text_put(&w->out, " {\n");
+  va_end(ap);
+  w->indent++;
+}
+
+void cw_scope(CWriter *w) {
+  cw_line(w, "{");
+  w->indent++;
+}
+
+void cw_close(CWriter *w) {
+  w->indent--;
+  cw_line(w, "}");
+}
+
+void cw_use(CWriter *w, int helper) { w->helpers |= UINT64_C(1) << helper; }
+
+void cw_refuse(CWriter *w, DiagCode code, const char *fix, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Text t;
+  text_init(&t, w->arena);
+  text_vprintf(&t, fmt, ap);
+  va_end(ap);
+  Diag *g = diag_add(w->diags, code, w->at ? w->at->loc : w->k->loc, "%s: %s", w->dialect->title, text_str(&t));
+  if (fix) diag_fix(w->diags, g, "%s", fix);
+  w->failed = true;
+}
+
+/* ---- expressions ------------------------------------------------------------------------------------------- */
+
+static const struct { const char *spelling; int8_t arity; char kind; int8_t prec; } expr_info[EX_COUNT] = {
+#define EXPR(id, spelling, arity, kind, prec, result) [EX_##id] = {spelling, arity, kind, prec},
+#include "../ir/exprs.def"
+#undef EXPR
+};
+
+const char *cw_type(DType t) { return dtype_info[t].cxx; }
+
+bool cw_not_negative(const CWriter *w, const IrExpr *e) {
+  if (dtype_info[e->type].cls == 'u' || e->type == DT_BOOL) return true;
+  switch (e->op) {
+  case EX_VAR:
+    if (cw_is_size(w, e->var)) return true;
+    break;
+  case EX_ADD:
+  case EX_MUL:
+  case EX_MAX:
+  case EX_MIN:
+  case EX_FDIV:
+    if (cw_not_negative(w, e->arg[0]) && cw_not_negative(w, e->arg[1])) return true;
+    break;
+  case EX_MOD:
+    if (cw_not_negative(w, e->arg[1])) return true;
+    break;
+  default: break;
+  }
+  return ir_range(w->k, e).lo >= 0;
+}
+
+static void put(CWriter *w, Text *t, const IrExpr *e, int prec);
+
+/* e as a C++ float. */
+static void put_float(CWriter *w, Text *t, const IrExpr *e, int prec) {
+  if (e->type == DT_F32) {
+    put(w, t, e, prec);
+  } else if (e->op == EX_FLOAT) {
+    IrExpr f = *e;
+    f.type = DT_F32;
+    put(w, t, &f, prec);
+  } else if (e->type == DT_BF16) {
+    text_printf(t, "%s(", w->dialect->bf16_to_float);
+    put(w, t, e, 0);
+    text_put(t, ")");
+  } else {
+    text_put(t, "(float)");
+    put(w, t, e, 12);
+  }
+}
+
+static void put_int(Text *t, const IrExpr *e) {
+  switch (e->type) {
+  case DT_BOOL: text_put(t, e->i ? "true" : "false"); break;
+  case DT_U32: text_printf(t, "%lluu", (unsigned long long)e->i); break;
+  case DT_U64: text_printf(t, "%lluull", (unsigned long long)e->i); break;
+  default:
+    if (e->i == INT64_MIN) text_put(t, "(-9223372036854775807LL - 1)");
+    else if (e->i == INT32_MIN) text_put(t, "(-2147483647 - 1)");
+    else text_printf(t, "%lld%s", (long long)e->i, e->i > INT32_MAX || e->i < INT32_MIN ? "LL" : "");
+  }
+}
+
+static void put_float_literal(CWriter *w, Text *t, const IrExpr *e) {
+  if (e->type == DT_BF16) {
+    text_printf(t, "%s(", w->dialect->bf16_from_float);
+    put_float(w, t, e, 0);
+    text_put(t, ")");
+    return;
+  }
+  if (e->type != DT_F32) text_printf(t, "(%s)", cw_type(e->type));
+  if (isnan(e->f)) {
+    text_put(t, "__builtin_nanf(\"\")");
+  } else if (isinf(e->f)) {
+    text_put(t, e->f < 0 ? "-__builtin_inff()" : "__builtin_inff()");
+  } else {
+    text_double(t, e->f);
+    text_put(t, "f");
+  }
+}
+
+static bool is_small_float(DType t) { return dtype_is_float(t) && t != DT_F32; }
+
+/* Operand of an operation whose result has type `t`, or that compares values of type `t`. */
+static void put_operand(CWriter *w, Text *t, const IrExpr *e, int prec) {
+  if (is_small_float(e->type)) put_float(w, t, e, prec);
+  else put(w, t, e, prec);
+}
+
+static void put_call2(CWriter *w, Text *t, int helper, const IrExpr *e) {
+  if (w->host) { /* plain C++ */
+    text_put(t, "(");
+    put(w, t, e->arg[0], 8);
+    text_put(t, helper == HELP_MIN ? " < " : " > ");
+    put(w, t, e->arg[1], 8);
+    text_put(t, " ? ");
+    put(w, t, e->arg[0], 1);
+    text_put(t, " : ");
+    put(w, t, e->arg[1], 1);
+    text_put(t, ")");
+    return;
+  }
+  cw_use(w, helper);
+  text_printf(t, "%s(", cw_helpers[helper].name);
+  for (int i = 0; i < e->n; i++) {
+    if (i) text_put(t, ", ");
+    put_operand(w, t, e->arg[i], 0);
+  }
+  text_put(t, ")");
+}
+
+static void put_infix(CWriter *w, Text *t, const IrExpr *e, const char *op, int p, int prec) {
+  if (prec > p) text_put(t, "(");
+  put_operand(w, t, e->arg[0], p);
+  text_printf(t, " %s ", op);
+  put_operand(w, t, e->arg[1], p + 1);
+  if (prec > p) text_put(t, ")");
+}
+
+static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
+  bool mod = e->op == EX_MOD;
+  if (dtype_is_float(e->type)) {
+    if (mod) {
+      cw_refuse(w, DIAG_EMIT_SCALAR, "compute it with vector instructions", "the scalar unit has no remainder of floats");
+      return;
+    }
+    text_printf(t, w->dialect->float_to_int, "Floor");
+    text_put(t, "(");
+    put_infix(w, t, e, "/", 10, 0);
+    text_put(t, ")");
+  } else if (cw_not_negative(w, e->arg[0]) && cw_not_negative(w, e->arg[1])) {
+    put_infix(w, t, e, mod ? "%" : "/", 10, prec);
+  } else if (w->host) {
+    cw_refuse(w, DIAG_EMIT_SCALAR, "write the grid with sizes that are not negative",
+              "the number of blocks divides a value that may be negative");
+  } else {
+    put_call2(w, t, mod ? HELP_FLOOR_MOD : HELP_FLOOR_DIV, e);
+  }
+}
+
+static void put_function(CWriter *w, Text *t, const IrExpr *e) {
+  switch (e->op) {
+  case EX_MIN: put_call2(w, t, HELP_MIN, e); return;
+  case EX_MAX: put_call2(w, t, HELP_MAX, e); return;
+  case EX_ABS: put_call2(w, t, HELP_ABS, e); return;
+  case EX_SQRT:
+  case EX_RSQRT:
+    text_put(t, e->op == EX_RSQRT ? "(1.0f / sqrt(" : "sqrt(");
+    put_float(w, t, e->arg[0], 0);
+    text_put(t, e->op == EX_RSQRT ? "))" : ")");
+    return;
+  case EX_FLOOR:
+  case EX_CEIL:
+  case EX_ROUND:
+    if (!dtype_is_float(e->type)) {
+      put(w, t, e->arg[0], 12);
+      return;
+    }
+    text_printf(t, w->dialect->float_to_int, e->op == EX_FLOOR ? "Floor" : e->op == EX_CEIL ? "Ceil" : "Rint");
+    text_put(t, "(");
+    put_float(w, t, e->arg[0], 0);
+    text_put(t, ")");
+    return;
+  default:
+    cw_refuse(w, DIAG_EMIT_SCALAR, "compute it on a tile with the vector op of that name, then read the element",
+              "the scalar unit has no %s", expr_info[e->op].spelling);
+  }
+}
+
+static void put_cast(CWriter *w, Text *t, const IrExpr *e, int prec) {
+  const IrExpr *a = e->arg[0];
+  DType to = e->type, from = a->type;
+  if (to == DT_BOOL) {
+    if (prec > 6) text_put(t, "(");
+    put_operand(w, t, a, 7);
+    text_put(t, " != 0");
+    if (prec > 6) text_put(t, ")");
+  } else if (to == DT_F32) {
+    if (dtype_is_float(from)) {
+      put_float(w, t, a, prec);
+    } else {
+      text_put(t, "(float)");
+      put(w, t, a, 12);
+    }
+  } else if (to == DT_BF16) {
+    text_printf(t, "%s(", w->dialect->bf16_from_float);
+    if (dtype_is_float(from)) put_float(w, t, a, 0);
+    else text_put(t, "(float)"), put(w, t, a, 12);
+    text_put(t, ")");
+  } else {
+    text_printf(t, "(%s)", cw_type(to));
+    if (is_small_float(from) || (is_small_float(to) && dtype_is_float(from))) put_float(w, t, a, 12);
+    else if (is_small_float(to)) text_put(t, "(float)"), put(w, t, a, 12);
+    else put(w, t, a, 12);
+  }
+}
+
+static void put_op(CWriter *w, Text *t, const IrExpr *e, int prec) {
+  char kind = expr_info[e->op].kind;
+  if (e->op == EX_FDIV || e->op == EX_MOD) {
+    put_divide(w, t, e, prec);
+  } else if (kind == 'i') {
+    put_infix(w, t, e, expr_info[e->op].spelling, expr_info[e->op].prec, prec);
+  } else if (kind == 'p') {
+    text_put(t, e->op == EX_LNOT ? "!" : e->op == EX_NOT ? "~" : "-");
+    put_operand(w, t, e->arg[0], 12);
+  } else {
+    put_function(w, t, e);
+  }
+}
+
+static void put(CWriter *w, Text *t, const IrExpr *e, int prec) {
+  switch (e->op) {
+  case EX_INT:
+    if (e->i < 0 && prec > 11) text_put(t, "(");
+    put_int(t, e);
+    if (e->i < 0 && prec > 11) text_put(t, ")");
+    return;
+  case EX_FLOAT:
+    if (prec > 11) text_put(t, "(");
+    put_float_literal(w, t, e);
+    if (prec > 11) text_put(t, ")");
+    return;
+  case EX_VAR: text_put(t, w->var_name[e->var->id]); return;
+  case EX_LOAD: w->dialect->load(w, t, e); return;
+  case EX_CAST: put_cast(w, t, e, prec); return;
+  case EX_BITS:
+    cw_use(w, HELP_BITS);
+    text_printf(t, "%s<%s>(", cw_helpers[HELP_BITS].name, cw_type(e->type));
+    put(w, t, e->arg[0], 0);
+    text_put(t, ")");
+    return;
+  case EX_SELECT:
+    text_put(t, "(");
+    put(w, t, e->arg[0], 1);
+    text_put(t, " ? ");
+    put(w, t, e->arg[1], 1);
+    text_put(t, " : ");
+    put(w, t, e->arg[2], 1);
+    text_put(t, ")");
+    return;
+  default: break;
+  }
+  /* An operation: narrow results go back to their type. */
+  DType r = e->type;
+  bool narrow = is_small_float(r) || (r != DT_BOOL && !dtype_is_float(r) && dtype_size(r) < 4);
+  if (!narrow) {
+    put_op(w, t, e, prec);
+  } else if (r == DT_BF16) {
+    text_printf(t, "%s(", w->dialect->bf16_from_float);
+    put_op(w, t, e, 0);
+    text_put(t, ")");
+  } else {
+    text_printf(t, "(%s)", cw_type(r));
+    put_op(w, t, e, 12);
+  }
+}
+
+void cw_expr(CWriter *w, Text *t, const IrExpr *e) { put(w, t, e, 0); }
+
+static const char *str_at(CWriter *w, const IrExpr *e, int prec) {
+  Text t;
+  text_init(&t, w->arena);
+  put(w, &t, e, prec);
+  return text_str(&t);
+}
+
+const char *cw_str(CWriter *w, const IrExpr *e) { return str_at(w, e, 0); }
+const char *cw_atom(CWriter *w, const IrExpr *e) { return str_at(w, e, 12); }
+
+const char *cw_scalar(CWriter *w, IrExpr *e, DType t) {
+  e = ir_cast(w->k, t, e);
+  bool literal = e->op == EX_FLOAT || (e->op == EX_INT && t == DT_I32);
+  bool plain_var = e->op == EX_VAR && !cw_is_size(w, e->var);
+  bool typed = dtype_is_float(t) && e->op != EX_SELECT; /* every float operation already has its type */
+  if (literal || plain_var || typed || e->op == EX_LOAD) return cw_str(w, e);
+  return arena_printf(w->arena, "(%s)%s", cw_type(t), cw_atom(w, e));
+}
+
+IrExpr *cw_op(CWriter *w, ExprOp op, IrExpr *a, IrExpr *b) { return ir_binary(w->k, op, a, b); }
+IrExpr *cw_num(CWriter *w, int64_t v) { return ir_i32(w->k, v); }
+IrExpr *cw_mul(CWriter *w, IrExpr *a, int64_t b) { return cw_op(w, EX_MUL, a, cw_num(w, b)); }
+
+IrExpr *cw_ceil_div(CWriter *w, IrExpr *a, int64_t by) {
+  if (by == 1) return a;
+  return cw_op(w, EX_FDIV, cw_op(w, EX_ADD, a, cw_num(w, by - 1)), cw_num(w, by));
+}
+
+IrExpr *cw_round_up(CWriter *w, IrExpr *a, int64_t to) { return cw_mul(w, cw_ceil_div(w, a, to), to); }
+
+IrExpr *cw_guard(CWriter *w, IrExpr *rows, IrExpr *cols) {
+  IrExpr *e[2] = {rows, cols}, *guard = NULL;
+  for (int i = 0; i < 2; i++) {
+    if (!e[i] || ir_range(w->k, e[i]).lo >= 1) continue;
+    IrExpr *some = cw_op(w, EX_GT, e[i], cw_num(w, 0));
+    guard = guard ? cw_op(w, EX_LAND, guard, some) : some;
+  }
+  return guard;
+}
+
+/* ---- regions ----------------------------------------------------------------------------------------------- */
+
+static IrExpr *stride_of(CWriter *w, const IrBuf *b, int d) {
+  IrExpr *n = cw_num(w, 1);
+  for (int i = d + 1; i < b->rank; i++) n = cw_op(w, EX_MUL, n, b->shape[i]);
+  return n;
+}
+
+/* Row-major offset. GM tensors of more than 2^31 elements are addressed in 64 bits. */
+IrExpr *cw_offset(CWriter *w, const IrBuf *b, IrExpr *const *idx) {
+  int64_t elements = 1;
+  for (int d = 0; d < b->rank; d++)
+    elements = b->shape[d]->op == EX_INT && elements <= INT32_MAX ? elements * max_i64(b->shape[d]->i, 1) : elements;
+  bool wide = b->space == SPACE_GM && elements > INT32_MAX;
+  IrExpr *off = cw_num(w, 0);
+  for (int d = 0; d < b->rank; d++) {
+    IrExpr *i = wide ? ir_cast(w->k, DT_I64, idx[d]) : idx[d];
+    off = cw_op(w, EX_ADD, off, cw_op(w, EX_MUL, i, stride_of(w, b, d)));
+  }
+  return off;
+}
+
+bool cw_gm_matrix(CWriter *w, const IrRegion *r, IrRows *out) {
+  const IrBuf *b = r->buf;
+  IrExpr *rows = cw_num(w, 1), *pitch = NULL;
+  for (int d = b->rank - 2; d >= 0; d--) {
+    if (ir_is_int(r->ext[d], 1)) continue;
+    IrExpr *stride = stride_of(w, b, d);
+    if (pitch && !ir_expr_equal(cw_op(w, EX_MUL, pitch, rows), stride)) return false;
+    if (!pitch) pitch = stride;
+    rows = cw_op(w, EX_MUL, rows, r->ext[d]);
+  }
+  IrExpr *cols = b->rank ? r->ext[b->rank - 1] : cw_num(w, 1);
+  *out = (IrRows){cw_offset(w, b, r->off), rows, cols, pitch ? pitch : cols};
+  return true;
+}
+
+bool cw_box(CWriter *w, const IrRegion *r, CBox *out) {
+  const IrBuf *b = r->buf;
+  int n = b->rank;
+  if (n < 2) return false;
+  int64_t c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
+  bool zn = b->layout == LAYOUT_ZN;
+  out->plane_rows = round_up(b->shape[n - 2]->i, zn ? c0 : 16);
+  out->plane_cols = round_up(b->shape[n - 1]->i, zn ? 16 : c0);
+  out->plane = cw_num(w, 0);
+  int64_t size = out->plane_rows * out->plane_cols;
+  for (int d = n - 3; d >= 0; d--) {
+    if (!ir_is_int(r->ext[d], 1)) return false;
+    out->plane = cw_op(w, EX_ADD, cw_mul(w, r->off[d], size), out->plane);
+    size *= b->shape[d]->i;
+  }
+  out->r = r->off[n - 2];
+  out->c = r->off[n - 1];
+  out->rows = r->ext[n - 2];
+  out->cols = r->ext[n - 1];
+  return true;
+}
+
+bool cw_rows(CWriter *w, const IrRegion *const *reg, IrRows *rows, int n) {
+  int lead = -1;
+  for (int i = 0; i < n; i++) {
+    if (!ir_rows(w->k, reg[i], &rows[i])) return false;
+    rows[i].off = cw_offset(w, reg[i]->buf, reg[i]->off);
+    if (!ir_is_int(rows[i].rows, 1) && lead < 0) lead = i;
+  }
+  if (lead < 0) return true;
+  IrExpr *all = cw_op(w, EX_MUL, rows[lead].rows, rows[lead].cols);
+  for (int i = 0; i < n; i++) {
+    if (!ir_is_int(rows[i].rows, 1) || !ir_expr_equal(rows[i].cols, all)) continue;
+    rows[i].rows = rows[lead].rows; /* contiguous: cut where the leading operand is cut */
+    rows[i].cols = rows[lead].cols;
+    rows[i].pitch = rows[lead].cols;
+  }
+  return true;
+}
+
+/* ---- control flow ------------------------------------------------------------------------------------------ */
+
+static void put_loc(CWriter *w, const IrStmt *s) {
+  if (!s->loc.line || (s->loc.line == w->last.line && s->loc.file == w->last.file)) return;
+  w->last = s->loc;
+  cw_line(w, "// %s:%u", cw_file(w, s->loc), s->loc.line);
+}
+
+/* Can the value of e change while a loop runs? */
+static void find_unsteady(IrExpr *e, void *user) {
+  if (e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind == VAR_MUT)) *(bool *)user = true;
+}
+
+static IrExpr *read_once(CWriter *w, IrExpr *e, const char *name) {
+  bool unsteady = false;
+  ir_walk_expr(e, find_unsteady, &unsteady);
+  if (!unsteady) return e;
+  IrExpr *once = cw_temp(w, e->type, name);
+  cw_line(w, "const %s %s = %s;", cw_type(e->type), once->var->name, cw_str(w, e));
+  return once;
+}
+
+static void write_for(CWriter *w, const IrStmt *s) {
+  const char *name = w->var_name[s->loop.var->id];
+  bool unsteady = false;
+  ir_walk_expr(s->loop.hi, find_unsteady, &unsteady);
+  ir_walk_expr(s->loop.step, find_unsteady, &unsteady);
+  if (unsteady) cw_scope(w);
+  IrExpr *hi = read_once(w, s->loop.hi, "end"), *step = read_once(w, s->loop.step, "step");
+  bool down = step->op == EX_INT && step->i < 0;
+  const char *bump = ir_is_int(step, 1) ? arena_printf(w->arena, "++%s", name)
+                                        : arena_printf(w->arena, "%s += %s", name, cw_str(w, step));
+  cw_open(w, "for (%s %s = %s; %s %s %s; %s)", cw_type(s->loop.var->type), name, cw_str(w, s->loop.lo), name,
+          down ? ">" : "<", str_at(w, hi, 8), bump);
+  cw_block(w, &s->body);
+  cw_close(w);
+  if (unsteady) cw_close(w);
+}
+
+static void write_if(CWriter *w, const IrStmt *s) {
+  cw_open(w, "if (%s)", cw_str(w, s->test.cond));
+  cw_block(w, &s->body);
+  if (s->alt.first) {
+    w->indent--;
+    cw_line(w, "} else {");
+    w->indent++;
+    cw_block(w, &s->alt);
+  }
+  cw_close(w);
+}
+
+static void write_stmt(CWriter *w, const IrStmt *s) {
+  const IrVar *v = s->op == ST_LET || s->op == ST_VAR || s->op == ST_ASSIGN ? s->set.var : NULL;
+  switch (s->op) {
+  case ST_ALLOC: break; /* declared at the top */
+  case ST_LET:
+    cw_line(w, "const %s %s = %s;", cw_type(v->type), w->var_name[v->id], cw_str(w, ir_cast(w->k, v->type, s->set.value)));
+    break;
+  case ST_VAR:
+    cw_line(w, "%s %s = %s;", cw_type(v->type), w->var_name[v->id], cw_str(w, ir_cast(w->k, v->type, s->set.value)));
+    break;
+  case ST_ASSIGN:
+    cw_line(w, "%s = %s;", w->var_name[v->id], cw_str(w, ir_cast(w->k, v->type, s->set.value)));
+    break;
+  case ST_FOR: write_for(w, s); break;
+  case ST_IF: write_if(w, s); break;
+  case ST_WHILE:
+    cw_open(w, "while (%s)", cw_str(w, s->test.cond));
+    cw_block(w, &s->body);
+    cw_close(w);
+    break;
+  case ST_BREAK: cw_line(w, "break;"); break;
+  case ST_CONTINUE: cw_line(w, "continue;"); break;
+  case ST_STORE: w->dialect->store(w, s); break;
+  default: w->dialect->stmt(w, s);
+  }
+}
+
+void cw_block(CWriter *w, const IrBlock *b) {
+  for (const IrStmt *s = b->first; s; s = s->next) {
+    w->at = s;
+    if (s->op != ST_ALLOC) put_loc(w, s);
+    if (w->dialect->before) w->dialect->before(w, s);
+    write_stmt(w, s);
+  }
+}
+
+/* ---- the file around the kernel ----------------------------------------------------------------------------- */
+
+void cw_header(CWriter *w, Text *t, const char *includes) {
+  const IrModule *m = w->k->module;
+  text_printf(t, "// %s: %s for %s.", w->k->name, w->dialect->title, w->arch->name);
+  for (uint32_t i = 1; i < m->files.len; i++)
+    text_printf(t, "%s%s", i == 1 ? " From " : ", ", cw_file(w, (Loc){1, 1, (uint16_t)i}));
+  if (m->files.len > 1) text_put(t, ".");
+  text_printf(t, "\n%s", includes);
+}
+
+void cw_put_helpers(CWriter *w, Text *t, const CHelper *own, int n_own) {
+  for (int i = 0; i < HELP_SHARED + n_own; i++) {
+    if (!(w->helpers >> i & 1)) continue;
+    text_put(t, "\n");
+    if (i < HELP_SHARED) {
+      for (const char *c = cw_helpers[i].text; *c; c++) {
+        if (c[0] == '%' && c[1] == 's') text_put(t, w->dialect->func_prefix), c++;
+        else if (c[0] == '%' && c[1] == '%') text_put(t, "%"), c++;
+        else text_putn(t, c, 1);
+      }
+    } else {
+      text_put(t, own[i - HELP_SHARED].text);
+    }
+  }
+}
+
+int cw_params(CWriter *w, CParam **out) {
+  int n = 0, total = (int)w->k->params.len;
+  CParam *p = arena_array(w->arena, CParam, total + 1);
+  for (int sizes = 0; sizes < 2; sizes++)
+    for (int i = 0; i < total; i++) {
+      const IrParam *q = &w->k->params.data[i];
+      bool is_size = q->var && cw_is_size(w, q->var);
+      if (is_size == (sizes == 1)) p[n++] = (CParam){q, is_size};
+    }
+  *out = p;
+  return n;
+}
+
+bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user), void *user) {
+  for (const IrStmt *s = b->first; s; s = s->next)
+    if (f(s, user) || cw_scans(&s->body, f, user) || cw_scans(&s->alt, f, user)) return true;
+  return false;
+}

@@ -1,0 +1,306 @@
+"""The builder: collects the statements of one kernel while its Python function runs, and prints them as IR text.
+
+Statements hold values, not text: names are settled last, so that `a = T.alloc_shared(...)` can name the buffer after it
+was made. Every statement takes the line of the innermost frame outside this package: kernel, macro or helper function.
+"""
+
+import os
+import threading
+
+from ..errors import CompileError, Diagnostic, fail, here
+from ..language.dtypes import int32
+from .expr import (
+    Buffer,
+    Element,
+    Expr,
+    Poison,
+    Region,
+    Var,
+    _number,
+    _split_index,
+    binary,
+    describe,
+    show,
+    subtract,
+    unary,
+    wrap,
+)
+
+
+class Stmt:
+    """`head` is a list of text, Expr, Buffer and Region; body and alt are lists of Stmt or None."""
+
+    __slots__ = ("head", "loc", "body", "alt", "kind")
+
+    def __init__(self, kind, head, loc, body=None):
+        self.kind, self.head, self.loc, self.body, self.alt = kind, head, loc, body, None
+
+
+_local = threading.local()
+
+
+def current(what):
+    """The builder of the kernel being traced."""
+    b = getattr(_local, "builder", None)
+    if b is None:
+        fail(1006, f"{what} is used outside a kernel", fix="it belongs into a function marked @T.prim_func (or @T.macro, called from one)")
+    return b
+
+
+def active():
+    return getattr(_local, "builder", None)
+
+
+class Builder:
+    def __init__(self, name, where, eager=None):
+        self.name, self.where, self.eager = name, where, eager
+        self.params = []  # Buffer or Var, in call order
+        self.grid = None  # [(Var, extent)]
+        self.vid = None
+        self.top = []
+        self.blocks = [self.top]
+        self.control = 0  # run-time loops and ifs open now
+        self.parallel = []  # index Vars of the open T.Parallel
+        self.errors, self.notes = [], []
+        self.hand_sync = False
+        self.files, self.paths = {}, {}  # path -> number, text name -> path
+        self.kernel_open = False
+        self.outs = []  # T.empty tensors, in order
+        self.ifs = []  # open T.If
+
+    def __enter__(self):
+        self.before = getattr(_local, "builder", None)
+        _local.builder = self
+        return self
+
+    def __exit__(self, *exc):
+        _local.builder = self.before
+
+    # ---- statements ---------------------------------------------------------------------------------------------
+
+    def loc(self, at=None):
+        file, line, col = at or here()
+        number = self.files.get(file)
+        if number is None:
+            number = self.files[file] = len(self.files) + 1
+            name = os.path.basename(file or "?").replace('"', "'")
+            while name in self.paths:
+                name = os.path.join(os.path.basename(os.path.dirname(file)), name) if os.sep not in name else name + "'"
+            self.paths[name] = file
+        return (number, line, col)
+
+    def emit(self, head, kind="op", at=None):
+        if not self.kernel_open:
+            fail(1006, f"'{head[0].split()[0]}' stands outside `with T.Kernel(...)`", fix="move it into the body of T.Kernel")
+        if self.parallel and kind not in ("store", "let", "assign", "var"):
+            fail(1006, f"'{head[0].split()[0]}' stands inside T.Parallel, which takes assignments to elements only", fix="move it out of the T.Parallel loop, or use T.serial")
+        s = Stmt(kind, head, self.loc(at))
+        self.blocks[-1].append(s)
+        return s
+
+    def open(self, kind, head, at=None):
+        """A statement with a block, entered; close() leaves it."""
+        if not self.kernel_open:
+            fail(1006, f"a run-time '{kind}' stands outside `with T.Kernel(...)`", fix="move it into the body of T.Kernel")
+        if self.parallel and kind not in ("parallel", "if"):
+            fail(1006, f"a run-time '{kind}' inside T.Parallel", fix="T.Parallel takes assignments and `if`; put the loop outside, or use T.serial")
+        s = Stmt(kind, head, self.loc(at), [])
+        self.blocks[-1].append(s)
+        self.blocks.append(s.body)
+        return s
+
+    def open_alt(self, s):
+        self.blocks.pop()
+        s.alt = []
+        self.blocks.append(s.alt)
+
+    def close(self):
+        self.blocks.pop()
+
+    def error(self, code, text, fix=None, other=None, at=None):
+        """An error after which tracing can go on."""
+        file, line, col = at or here()
+        self.errors.append(Diagnostic(code, text, file, line, col, other, fix))
+
+    def note(self, text, code=1021, at=None):
+        file, line, col = at or here()
+        self.notes.append(Diagnostic(code, text, file, line, col))
+
+    # ---- names and snapshots ------------------------------------------------------------------------------------
+
+    def let(self, name, value):
+        """A snapshot of a run-time value under a name."""
+        v = Var(name, value.dtype, "let")
+        self.emit(["let ", v, f": {value.dtype.ir} = ", value], "let")
+        return v
+
+    def alloc(self, shape, dtype, space):
+        b = Buffer(None, shape, dtype, space, here())
+        self.emit(["alloc ", b], "alloc")
+        return b
+
+    def store(self, buf, idx, value, op):
+        """buf[idx] = value, or `op`= value."""
+        if isinstance(buf, Region):
+            target = buf[idx]
+            if not isinstance(target, Element):
+                fail(1004, f"{describe(target)} is a tile and cannot be assigned to", fix="T.copy(src, dst) or T.tile.fill(dst, value)")
+            buf, index = target.buf, list(target.idx)
+        else:
+            index, _, points = _split_index(buf, idx)
+            if not all(points):
+                region = buf[idx]
+                fail(1004, f"{describe(region)} is a tile and cannot be assigned to", fix="T.copy(src, dst) or T.tile.fill(dst, value)")
+        if isinstance(value, (Buffer, Region)):
+            fail(1004, f"an element of {describe(buf)} cannot take the tile {describe(value)}", fix="index it, or T.copy(src, dst)")
+        if isinstance(value, Poison):
+            value._use()
+        if not isinstance(value, Expr) and _number(value) is None:
+            fail(1004, f"an element of {describe(buf)} cannot take {describe(value)}")
+        value = wrap(value, buf.dtype)
+        buf.written = True
+        index = [wrap(i, int32) for i in index]
+        sign = " = "
+        if op is not None:
+            if op in ("+", "-"):
+                sign = " += "
+                value = value if op == "+" else unary("neg", value)
+                if op == "-" and not self._reduces(index):
+                    sign, value = " = ", binary("-", Element(buf, tuple(index)), wrap(value.args[0] if value.op == "neg" else -value))
+            else:
+                value = binary(op, Element(buf, tuple(index)), value)
+        head = [Element(buf, tuple(index)), sign, value]
+        self.emit(head, "store")
+
+    def _reduces(self, index):
+        """Is an index of the open T.Parallel absent from the left side?"""
+        used = set()
+
+        def walk(e):
+            if isinstance(e, Element):
+                for i in e.idx:
+                    walk(i)
+            elif isinstance(e, Var):
+                used.add(id(e))
+            elif isinstance(e, Expr):
+                for a in e.args:
+                    walk(a)
+
+        for i in index:
+            walk(i)
+        return any(id(v) not in used for v in self.parallel)
+
+    # ---- text ---------------------------------------------------------------------------------------------------
+
+    def finish(self):
+        if self.grid is None:
+            self.error(1010, f"kernel '{self.name}' has no `with T.Kernel(...)`", fix="with T.Kernel(blocks) as bx:", at=self.where)
+        if self.errors:
+            raise CompileError(self.errors)
+
+    def text(self, marks):
+        """The kernel as IR text; `marks` maps parameters to "out" or "workspace"."""
+        return Printer(self).module(marks)
+
+
+class Printer:
+    """Settles names and prints."""
+
+    def __init__(self, b):
+        self.b = b
+        self.names, self.taken, self.syms = {}, set(), {}
+
+    def name(self, thing):
+        if isinstance(thing, Var) and thing.kind == "sym":
+            if thing.name not in self.syms:
+                fail(
+                    1013,
+                    f"the size '{thing.name}' is used but is not a dimension of any input tensor",
+                    fix=f"make '{thing.name}' a dimension of a parameter by itself, not only a part of an expression, or pass it as a parameter `{thing.name}: T.int32`",
+                    at=self.b.where,
+                )
+            return self.syms[thing.name]
+        found = self.names.get(id(thing))
+        if found is None:
+            found = self.names[id(thing)] = self.unique(thing.name or ("buf" if isinstance(thing, Buffer) else "v"))
+        return found
+
+    def unique(self, want):
+        base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in want)
+        if not base or base[0].isdigit():
+            base = "v" + base
+        name, n = base, 0
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.taken.add(name)
+        return "%" + name
+
+    def expr(self, e):
+        return show(e, 0, self.name)
+
+    def region(self, r):
+        name = self.name(r.buf)
+        whole = all(isinstance(o, int) and o == 0 for o in r.off)
+        if whole and all(isinstance(d := subtract(e, s), int) and d == 0 for e, s in zip(r.ext, r.buf.shape)):
+            return name
+        return f"{name}[{', '.join(f'{self.expr(o)} +: {self.expr(e)}' for o, e in zip(r.off, r.ext))}]"
+
+    def head(self, s):
+        if s.kind == "alloc":
+            b = s.head[1]
+            text = f"alloc {self.name(b)}: {b.space} {b.dtype.ir}[{', '.join(self.expr(d) for d in b.shape)}]"
+            return text if b.addr is None else f"{text} at {b.addr}"
+        out = []
+        for part in s.head:
+            if isinstance(part, str):
+                out.append(part)
+            elif isinstance(part, Region):
+                out.append(self.region(part))
+            elif isinstance(part, Buffer):
+                out.append(self.name(part))
+            else:
+                out.append(self.expr(part))
+        return "".join(out)
+
+    def block(self, stmts, pad, out):
+        for s in stmts:
+            number, line, col = s.loc
+            at = f" @{line}:{col}" if number == 1 else f" @{number}:{line}:{col}"
+            if s.body is None:
+                out.append(f"{pad}{self.head(s)}{at}")
+                continue
+            out.append(f"{pad}{self.head(s)} {{")
+            self.block(s.body, pad + "  ", out)
+            if s.alt:
+                out.append(f"{pad}}} else {{")
+                self.block(s.alt, pad + "  ", out)
+            out.append(f"{pad}}}{at}")
+
+    def module(self, marks):
+        b = self.b
+        b.loc(b.where)
+        head = []
+        for p in b.params:  # sizes first: the shapes of the tensors name them
+            for s in p.shape if isinstance(p, Buffer) else ():
+                if isinstance(s, Var) and s.kind == "sym" and s.name not in self.syms and not marks.get(id(p)):
+                    self.syms[s.name] = self.unique(s.name)
+                    head.append(f"{self.syms[s.name]}: {s.dtype.ir}")
+        self.size_names = list(self.syms)
+        for p in b.params:
+            if isinstance(p, Buffer):
+                mark = marks.get(id(p)) or ""
+                shape = ", ".join(self.expr(s) for s in p.shape)
+                head.append(f"{self.name(p)}: gm {p.dtype.ir}[{shape}]{' ' + mark if mark else ''}")
+            else:
+                head.append(f"{self.name(p)}: {p.dtype.ir}")
+        grid = ", ".join(f"{self.name(v)}: {self.expr(e)}" for v, e in b.grid or ())
+        vid = f" vid({self.name(b.vid)})" if b.vid is not None else ""
+        body = []
+        self.block(b.top, "  ", body)
+        files = [f'file "{name}"' for name in b.paths]
+        line, col = b.where[1], b.where[2]
+        number = b.files[b.where[0]]
+        at = f"@{line}:{col}" if number == 1 else f"@{number}:{line}:{col}"
+        first = f"kernel @{self.b.name}({', '.join(head)}) grid({grid}){vid} {{"
+        return "\n".join(["tl 1", *files, first, *body, f"}} {at}", ""])

@@ -1,0 +1,682 @@
+"""Values of a kernel while it is traced: scalars (`Expr`), buffers, regions.
+
+A Python number stays a Python number; whatever depends on the chip is an `Expr` tree. Trees are immutable, typed, and
+print as docs/ir.md says. Integers fold and collect their constants on the right as the C core does, so that slices
+such as `x * 64 : x * 64 + 64` have a known extent. `Element` is the load of one element, `Region` a box of a buffer.
+"""
+
+import math
+import operator
+
+from ..errors import fail, place
+from ..language.dtypes import DType, bool_, float32, int32, int64
+
+# operator -> precedence (src/ir/exprs.def)
+PREC = {
+    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
+    "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
+}  # fmt: skip
+COMPARE = {"==", "!=", "<", "<=", ">", ">="}
+CALLS2 = {"min", "max", "pow"}
+FLOAT_CALLS = {"exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh"}
+_FOLD = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "/": operator.truediv, "min": min, "max": max, "pow": operator.pow,
+}  # fmt: skip
+_PYTHON_WORD = {"&&": "and", "||": "or"}
+
+
+class Expr:
+    """A scalar the chip computes. `op` is "const", "var", "load", "cast", "bits", "select" or an operator of exprs.def."""
+
+    __slots__ = ("op", "args", "dtype", "pure")
+
+    def __init__(self, op, args, dtype, pure=None):
+        self.op, self.args, self.dtype = op, args, dtype
+        self.pure = all(a.pure for a in args if isinstance(a, Expr)) if pure is None else pure
+
+    def __add__(self, o): return binary("+", self, o)
+    def __radd__(self, o): return binary("+", o, self)
+    def __sub__(self, o): return binary("-", self, o)
+    def __rsub__(self, o): return binary("-", o, self)
+    def __mul__(self, o): return binary("*", self, o)
+    def __rmul__(self, o): return binary("*", o, self)
+    def __truediv__(self, o): return binary("/", self, o)
+    def __rtruediv__(self, o): return binary("/", o, self)
+    def __floordiv__(self, o): return binary("//", self, o)
+    def __rfloordiv__(self, o): return binary("//", o, self)
+    def __mod__(self, o): return binary("%", self, o)
+    def __rmod__(self, o): return binary("%", o, self)
+    def __pow__(self, o): return binary("pow", self, o)
+    def __rpow__(self, o): return binary("pow", o, self)
+    def __lshift__(self, o): return binary("<<", self, o)
+    def __rlshift__(self, o): return binary("<<", o, self)
+    def __rshift__(self, o): return binary(">>", self, o)
+    def __rrshift__(self, o): return binary(">>", o, self)
+    def __and__(self, o): return binary("&", self, o)
+    def __rand__(self, o): return binary("&", o, self)
+    def __or__(self, o): return binary("|", self, o)
+    def __ror__(self, o): return binary("|", o, self)
+    def __xor__(self, o): return binary("^", self, o)
+    def __rxor__(self, o): return binary("^", o, self)
+    def __lt__(self, o): return binary("<", self, o)
+    def __le__(self, o): return binary("<=", self, o)
+    def __gt__(self, o): return binary(">", self, o)
+    def __ge__(self, o): return binary(">=", self, o)
+    def __neg__(self): return unary("neg", self)
+    def __pos__(self): return self
+    def __invert__(self): return unary("~" if self.dtype != "bool" else "!", self)
+    def __abs__(self): return unary("abs", self)
+
+    def __eq__(self, o):
+        return binary("==", self, o) if _is_scalar(o) else NotImplemented
+
+    def __ne__(self, o):
+        return binary("!=", self, o) if _is_scalar(o) else NotImplemented
+
+    def __hash__(self):
+        return id(self)
+
+    def _python_value(self, want, hint):
+        fail(1005, f"{show(self)} is known only when the kernel runs; Python needs {want} of it here", fix=hint)
+
+    def __bool__(self):
+        self._python_value(
+            "the truth",
+            "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain Python "
+            "function mark the function @T.macro, or use T.if_then_else(c, a, b)",
+        )
+
+    def __index__(self):
+        self._python_value("an integer", "index Python lists with Python numbers only: T.unroll(n) gives Python numbers, T.serial and range do not")
+
+    __int__ = __index__
+
+    def __float__(self):
+        self._python_value("a number", "use T.cast(x, dtype) to convert inside the kernel")
+
+    def __iter__(self):
+        self._python_value("the items", "a scalar has none")
+
+    def __repr__(self):
+        return show(self)
+
+    def astype(self, dtype):
+        return cast(self, dtype)
+
+
+class Var(Expr):
+    """A named scalar: parameter, symbolic size, block index, loop index or snapshot. The name may come after the value."""
+
+    __slots__ = ("name", "kind")
+
+    def __init__(self, name, dtype, kind):
+        self.op, self.args, self.dtype = "var", (), DType(dtype)
+        self.name, self.kind = name, kind
+        self.pure = kind != "mut"
+
+
+class MutVar(Var):
+    """T.alloc_var: assigning to the Python name assigns to it."""
+
+    __slots__ = ("where",)
+
+    def __init__(self, dtype, where):
+        super().__init__(None, dtype, "mut")
+        self.where = where
+
+
+class Element(Expr):
+    """One element of a buffer. As an operand of T.copy it is the origin of a tile."""
+
+    __slots__ = ("buf", "idx")
+
+    def __init__(self, buf, idx):
+        self.op, self.args, self.dtype, self.pure = "load", idx, buf.dtype, False
+        self.buf, self.idx = buf, idx
+
+    @property
+    def buffer(self):
+        return self.buf
+
+
+class Poison:
+    """Stands for a name whose value is not known here; every use is an error that says why."""
+
+    __slots__ = ("_name", "_why", "_fix", "_at")
+
+    def __init__(self, name, why, fix, at):
+        object.__setattr__(self, "_name", name)
+        object.__setattr__(self, "_why", why)
+        object.__setattr__(self, "_fix", fix)
+        object.__setattr__(self, "_at", at)
+
+    def _use(self, *args, **kwargs):
+        fail(1008, f"'{self._name}' {self._why}", fix=self._fix, other=place(self._at, f"here '{self._name}' gets its value"))
+
+    def __getattr__(self, name):
+        self._use()
+
+    def __setattr__(self, name, value):
+        self._use()
+
+    __call__ = __getitem__ = __setitem__ = __iter__ = __bool__ = __index__ = __int__ = __float__ = __len__ = _use
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _use
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __lt__ = __le__ = __gt__ = __ge__ = __neg__ = _use
+    __and__ = __rand__ = __or__ = __ror__ = __lshift__ = __rshift__ = __pow__ = __eq__ = __ne__ = _use
+    __hash__ = object.__hash__
+
+
+def _is_scalar(v):
+    return isinstance(v, (Expr, int, float)) or _number(v) is not None
+
+
+def _number(v):
+    """A Python number out of numpy scalars and other things that are one; else None."""
+    if isinstance(v, (int, float)):
+        return v
+    if isinstance(v, (Expr, str, Buffer, Region)):
+        return None
+    item = getattr(v, "item", None)
+    if item is not None and getattr(v, "shape", None) == ():
+        v = item()
+        return v if isinstance(v, (int, float)) else None
+    return None
+
+
+def wrap(v, like=None, what="a scalar"):
+    """An Expr of a Python number or an Expr; a number takes the dtype `like` when it can."""
+    if isinstance(v, Expr):
+        return v
+    if isinstance(v, Poison):
+        v._use()
+    n = _number(v)
+    if n is None:
+        fail(1004, f"{what} was expected, not {describe(v)}")
+    return const(n, _literal_dtype(n, like))
+
+
+def _literal_dtype(n, like):
+    if isinstance(n, bool):
+        return like if like is not None else bool_
+    if isinstance(n, float):
+        return like if like is not None and like.is_float else float32
+    if like is not None and like != "bool":
+        return like
+    return int32 if -(2**31) <= n < 2**31 else int64
+
+
+def const(n, dtype):
+    dtype = DType(dtype)
+    if dtype.is_float:
+        n = float(n)
+    elif dtype == "bool":
+        n = bool(n)
+    elif isinstance(n, float):
+        if n != n or n in (math.inf, -math.inf):
+            fail(1004, f"{n} does not exist in {dtype}")
+        n = int(n)
+    return Expr("const", (n,), dtype, True)
+
+
+def is_const(e):
+    return isinstance(e, Expr) and e.op == "const"
+
+
+def value_of(v):
+    """The Python number of a constant, else None."""
+    if isinstance(v, (int, float)):
+        return v
+    return v.args[0] if is_const(v) else None
+
+
+def common_dtype(a, b):
+    """The dtype two Exprs meet in: src/ir/build.c ir_common_type."""
+    x, y = a.dtype, b.dtype
+    if x == y:
+        return x
+    ca, cb = a.op == "const", b.op == "const"
+    if ca and not cb and (y.is_float or not x.is_float):
+        return x if y == "bool" else y
+    if cb and not ca and (x.is_float or not y.is_float):
+        return y if x == "bool" else x
+    if x.is_float != y.is_float:
+        return x if x.is_float else y
+    if x == "bool":
+        return y
+    if y == "bool":
+        return x
+    if x.bits != y.bits:
+        return x if x.bits > y.bits else y
+    if x.is_float:
+        return float32
+    return x if not x.startswith("u") else y
+
+
+def cast(v, dtype):
+    dtype = DType(dtype)
+    if isinstance(v, (Buffer, Region)):
+        fail(1004, f"T.{dtype}(...) converts one value, {describe(v)} is a tile", fix="T.tile.cast(dst, src, mode, count) converts a tile; T.copy converts too")
+    e = wrap(v, dtype)
+    if e.dtype == dtype:
+        return e
+    if e.op == "const":
+        return const(e.args[0], dtype)
+    return Expr("cast", (e,), dtype)
+
+
+def to_bool(v):
+    e = wrap(v)
+    return e if e.dtype == "bool" else binary("!=", e, 0)
+
+
+def binary(op, a, b):
+    for side in (a, b):
+        if isinstance(side, (Buffer, Region)):
+            word = _PYTHON_WORD.get(op, op)
+            fail(1004, f"'{word}' works on elements, {describe(side)} is a tile", fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.* on whole tiles")
+        if not _is_scalar(side):
+            if isinstance(side, Poison):
+                side._use()
+            if isinstance(side, str) or side is None:
+                fail(1004, f"'{op}' of {describe(a)} and {describe(b)}")
+            return NotImplemented
+    if not isinstance(a, Expr):
+        a = wrap(a, b.dtype if isinstance(b, Expr) else None)
+    if not isinstance(b, Expr):
+        b = wrap(b, a.dtype)
+    if op in ("&&", "||"):
+        a, b = to_bool(a), to_bool(b)
+        for known, other in ((a, b), (b, a)):
+            if known.op == "const":
+                return other if known.args[0] == (op == "&&") else known
+        return Expr(op, (a, b), bool_)
+    dtype = common_dtype(a, b)
+    if op in ("/",) and not dtype.is_float:
+        dtype = float32
+    if op in ("<<", ">>"):
+        dtype = a.dtype
+    if op in ("<<", ">>", "&", "|", "^") and (a.dtype.is_float or b.dtype.is_float):
+        fail(1004, f"'{op}' takes integers, not {a.dtype} and {b.dtype}")
+    if op in ("&", "|") and a.dtype == b.dtype == "bool":
+        return binary({"&": "&&", "|": "||"}[op], a, b)
+    a, b = cast(a, dtype), cast(b, dtype)
+    if a.op == b.op == "const":
+        x, y = a.args[0], b.args[0]
+        if not (y == 0 and op in ("/", "//", "%")) and not (op == "pow" and not dtype.is_float and y < 0):
+            return const(_FOLD[op](x, y), bool_ if op in COMPARE else dtype)
+    if not dtype.is_float:
+        simple = _simplify(op, a, b)
+        if simple is not None:
+            return simple
+    return Expr(op, (a, b), bool_ if op in COMPARE else dtype)
+
+
+def _int(e):
+    return e.args[0] if e.op == "const" else None
+
+
+def _simplify(op, a, b):
+    """Neutral elements vanish, constants gather on the right; None when there is nothing to do."""
+    x, y = _int(a), _int(b)
+    if op == "+":
+        if x == 0:
+            return b
+        if y == 0:
+            return a
+        if x is not None:
+            return binary("+", b, a)
+        if y is not None and a.op == "+" and _int(a.args[1]) is not None:
+            return binary("+", a.args[0], const(_int(a.args[1]) + y, a.dtype))
+        if y is not None and a.op == "-" and _int(a.args[1]) is not None:
+            return binary("+", a.args[0], const(y - _int(a.args[1]), a.dtype))
+    elif op == "-":
+        if y == 0:
+            return a
+        if y is not None and y < 0:
+            return binary("+", a, const(-y, a.dtype))
+        if y is not None and a.op == "+" and _int(a.args[1]) is not None:
+            return binary("+", a.args[0], const(_int(a.args[1]) - y, a.dtype))
+        d = difference(a, b)
+        if isinstance(d, int):
+            return const(d, a.dtype)
+    elif op == "*":
+        if x == 1:
+            return b
+        if y == 1:
+            return a
+        if (x == 0 and b.pure) or (y == 0 and a.pure):
+            return const(0, a.dtype)
+        if x is not None:
+            return binary("*", b, a)
+        if y is not None and a.op == "*" and _int(a.args[1]) is not None:
+            return binary("*", a.args[0], const(_int(a.args[1]) * y, a.dtype))
+    elif op == "//" and y == 1:
+        return a
+    elif op == "%" and y == 1 and a.pure:
+        return const(0, a.dtype)
+    return None
+
+
+def unary(op, a):
+    if isinstance(a, (Buffer, Region)):
+        fail(1004, f"'{op}' works on elements, {describe(a)} is a tile", fix=f"index it inside T.Parallel, or use T.tile.{op}")
+    a = wrap(a)
+    if op == "!":
+        a = to_bool(a)
+        if a.op == "const":
+            return const(not a.args[0], bool_)
+        return a.args[0] if a.op == "!" else Expr("!", (a,), bool_)
+    if op == "~" and a.dtype.is_float:
+        fail(1004, f"'~' takes integers, not {a.dtype}")
+    if a.op == "const" and op in ("neg", "abs", "~"):
+        return const({"neg": operator.neg, "abs": abs, "~": operator.invert}[op](a.args[0]), a.dtype)
+    if op in FLOAT_CALLS and not a.dtype.is_float:
+        a = cast(a, float32)
+    return Expr(op, (a,), a.dtype)
+
+
+def select(c, a, b):
+    c = to_bool(c)
+    if c.op == "const":
+        return a if c.args[0] else b
+    a = wrap(a, b.dtype if isinstance(b, Expr) else (float32 if isinstance(b, float) else None))
+    b = wrap(b, a.dtype)
+    dtype = common_dtype(a, b)
+    return Expr("select", (c, cast(a, dtype), cast(b, dtype)), dtype)
+
+
+# ---- sums of products: when do two index expressions differ by a constant? ------------------------------------------
+
+
+def key_of(e):
+    """A hashable that is equal for structurally equal expressions."""
+    if not isinstance(e, Expr):
+        return e
+    if e.op == "var":
+        return ("var", id(e)) if e.kind != "sym" else ("sym", e.name)
+    if e.op == "load":
+        return ("load", id(e.buf)) + tuple(key_of(i) for i in e.idx)
+    return (e.op, str(e.dtype)) + tuple(key_of(a) for a in e.args)
+
+
+def _linear(e, scale, terms):
+    """Adds scale * e to terms (key -> [coefficient, expr]); returns the constant part."""
+    if not isinstance(e, Expr):
+        return e * scale
+    if e.op == "const":
+        return e.args[0] * scale
+    if e.op in ("+", "-"):
+        return _linear(e.args[0], scale, terms) + _linear(e.args[1], scale if e.op == "+" else -scale, terms)
+    if e.op == "neg":
+        return _linear(e.args[0], -scale, terms)
+    if e.op == "*" and e.args[1].op == "const":
+        return _linear(e.args[0], scale * e.args[1].args[0], terms)
+    slot = terms.setdefault(key_of(e), [0, e])
+    slot[0] += scale
+    return 0
+
+
+def difference(a, b):
+    """a - b as a Python int if the two differ by a constant, else None."""
+    terms = {}
+    rest = _linear(a, 1, terms) + _linear(b, -1, terms)
+    return rest if not any(c for c, _ in terms.values()) else None
+
+
+def subtract(a, b):
+    """a - b, simplified; a Python int when it is one."""
+    terms = {}
+    rest = _linear(a, 1, terms) + _linear(b, -1, terms)
+    terms = [(c, e) for c, e in terms.values() if c]
+    if not terms:
+        return rest
+    out = None
+    for c, e in sorted(terms, key=lambda t: t[0] < 0):
+        if out is None:
+            out = binary("*", e, c)
+        else:
+            out = binary("+" if c > 0 else "-", out, binary("*", e, abs(c)))
+    return as_index(binary("+", out, rest))
+
+
+def as_index(v, what="an index"):
+    """A Python int or an integer Expr."""
+    if isinstance(v, int):
+        return int(v)
+    if isinstance(v, Expr):
+        if v.op == "const" and not v.dtype.is_float:
+            return int(v.args[0])
+        if v.dtype.is_float:
+            fail(1011, f"{show(v)} is {v.dtype}; {what} must be an integer", fix="T.cast(x, 'int32')")
+        return v
+    if isinstance(v, Poison):
+        v._use()
+    n = _number(v)
+    if isinstance(n, int):
+        return int(n)
+    fail(1011, f"{describe(v)} is not {what}", fix="use `//` for integer division" if isinstance(n, float) else None)
+
+
+def same_size(a, b):
+    """True, False, or None when only the chip can tell."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    d = difference(a, b)
+    return None if d is None else d == 0
+
+
+# ---- text -----------------------------------------------------------------------------------------------------------
+
+
+def _number_text(v):
+    if isinstance(v, bool):
+        return "true" if v else "false"
+    if isinstance(v, float):
+        if v != v:
+            return "nan"
+        if v in (math.inf, -math.inf):
+            return "inf" if v > 0 else "-inf"
+        text = repr(v)
+        return text if "." in text or "e" in text else text + ".0"
+    return str(v)
+
+
+def show(e, prec=0, name=None):
+    """IR text. `name` gives the text of a variable or buffer; the default is good for messages before names are final."""
+    if not isinstance(e, Expr):
+        return _number_text(e)
+    name = name or _plain_name
+    op = e.op
+    if op == "const":
+        text = _number_text(e.args[0])
+        return f"({text})" if text.startswith("-") and prec > 10 else text
+    if op == "var":
+        return name(e)
+    if op == "load":
+        return f"{name(e.buf)}[{', '.join(show(i, 0, name) for i in e.idx)}]"
+    if op == "cast":
+        return f"{e.dtype.ir}({show(e.args[0], 0, name)})"
+    if op == "bits":
+        return f"bits({e.dtype.ir}, {show(e.args[0], 0, name)})"
+    if op == "neg" or op in ("~", "!"):
+        return ("-" if op == "neg" else op) + show(e.args[0], 11, name)
+    if op in PREC:
+        p = PREC[op]
+        text = f"{show(e.args[0], p, name)} {op} {show(e.args[1], p + 1, name)}"
+        return f"({text})" if p < prec else text
+    return f"{op}({', '.join(show(a, 0, name) for a in e.args)})"
+
+
+def _plain_name(thing):
+    return thing.name or "?"
+
+
+def evaluate(e, env):
+    """The value of an expression of sizes, with `env` giving those by name; KeyError when one is missing."""
+    if not isinstance(e, Expr):
+        return e
+    if e.op == "const":
+        return e.args[0]
+    if e.op == "var":
+        return env[e.name]
+    args = [evaluate(a, env) for a in e.args]
+    if e.op in _FOLD:
+        return _FOLD[e.op](*args)
+    if e.op == "neg":
+        return -args[0]
+    if e.op == "cast":
+        return int(args[0]) if e.dtype.is_int else args[0]
+    if e.op == "select":
+        return args[1] if args[0] else args[2]
+    raise KeyError(e.op)
+
+
+# ---- buffers --------------------------------------------------------------------------------------------------------
+
+
+def _tile_arithmetic(self, *args):
+    fail(1004, f"{describe(self)} is a tile; operators work on elements", fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.*")
+
+
+class _Tile:
+    __slots__ = ()
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _tile_arithmetic
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = _tile_arithmetic
+    __pow__ = __floordiv__ = __mod__ = __and__ = __or__ = __matmul__ = _tile_arithmetic
+
+    def __iter__(self):
+        fail(1005, f"{describe(self)} cannot be looped over in Python", fix="for i in T.serial(n)")
+
+
+class Buffer(_Tile):
+    """A tensor of the caller (space "gm") or a buffer of the chip."""
+
+    __slots__ = ("name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark")
+
+    def __init__(self, name, shape, dtype, space, at=None):
+        self.name, self.shape, self.dtype, self.space, self.at = name, tuple(shape), DType(dtype), space, at
+        self.addr = None
+        self.written = self.read = False
+        self.mark = ""  # "out" for T.empty
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    def scope(self):
+        return self.space
+
+    def __getitem__(self, idx):
+        offs, exts, points = _split_index(self, idx)
+        if all(points):
+            return Element(self, tuple(wrap(o, int32) for o in offs))
+        return Region(self, offs, exts)
+
+    def __setitem__(self, idx, value):
+        from .builder import current
+
+        current("an element store").store(self, idx, value, None)
+
+    def __repr__(self):
+        return describe(self)
+
+
+class Region(_Tile):
+    """A box of a buffer: per dimension an offset and an extent."""
+
+    __slots__ = ("buf", "off", "ext")
+
+    def __init__(self, buf, off, ext):
+        self.buf, self.off, self.ext = buf, list(off), list(ext)
+
+    @property
+    def shape(self):
+        return tuple(self.ext)
+
+    @property
+    def dtype(self):
+        return self.buf.dtype
+
+    @property
+    def buffer(self):
+        return self.buf
+
+    def __getitem__(self, idx):
+        inner = Buffer(self.buf.name, self.ext, self.buf.dtype, self.buf.space)
+        offs, exts, points = _split_index(inner, idx)
+        offs = [as_index(wrap(o) + p) for o, p in zip(self.off, offs)]
+        return Element(self.buf, tuple(wrap(o, int32) for o in offs)) if all(points) else Region(self.buf, offs, exts)
+
+    def __repr__(self):
+        return describe(self)
+
+
+def _split_index(buf, idx):
+    """(offsets, extents, is_point) of a subscript; missing trailing dimensions are taken whole."""
+    idx = list(idx) if isinstance(idx, tuple) else [idx]
+    if Ellipsis in [i for i in idx if i is Ellipsis]:
+        at = next(n for n, i in enumerate(idx) if i is Ellipsis)
+        idx[at : at + 1] = [slice(None)] * (len(buf.shape) - len(idx) + 1)
+    if len(idx) > len(buf.shape):
+        fail(1011, f"{describe(buf)} has {len(buf.shape)} dimensions, {len(idx)} indices are given", other=place(buf.at, f"'{buf.name}' is made here"))
+    idx += [slice(None)] * (len(buf.shape) - len(idx))
+    offs, exts, points = [], [], []
+    for d, (i, size) in enumerate(zip(idx, buf.shape)):
+        if not isinstance(i, slice):
+            off, ext = _from_end(as_index(i), size), 1
+            points.append(True)
+        else:
+            if i.step not in (None, 1):
+                fail(1011, f"a slice with step {show(i.step)} of {describe(buf)}", fix="slices are contiguous; loop over the rows instead")
+            off = _from_end(as_index(0 if i.start is None else i.start), size)
+            stop = _from_end(as_index(size if i.stop is None else i.stop), size)
+            ext = subtract(stop, off)
+            points.append(False)
+        if isinstance(off, int) and isinstance(size, int) and not isinstance(i, slice) and not 0 <= off < size and buf.space != "gm":
+            fail(1011, f"index {show(off)} in dimension {d} of {describe(buf)}, which has {size}", other=place(buf.at, f"'{buf.name}' is made here"))
+        if isinstance(ext, int) and ext <= 0 and not (isinstance(size, int) and size == 0):
+            fail(1011, f"an empty slice in dimension {d} of {describe(buf)}: {show(off)} to {show(stop)}")
+        if isinstance(off, int) and isinstance(ext, int) and isinstance(size, int) and off + ext > size and buf.space != "gm":
+            fail(1011, f"slice {off}:{off + ext} in dimension {d} of {describe(buf)}, which has {size}", other=place(buf.at, f"'{buf.name}' is made here"))
+        offs.append(off)
+        exts.append(ext)
+    return offs, exts, points
+
+
+def _from_end(i, size):
+    return as_index(size + i) if isinstance(i, int) and i < 0 else i
+
+
+def shape_text(shape):
+    items = [show(s) for s in shape]
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def describe(v):
+    """What a value is, in a message."""
+    if isinstance(v, Buffer):
+        return f"'{v.name or 'buffer'}' {v.dtype}{shape_text(v.shape)}"
+    if isinstance(v, Region):
+        box = ", ".join(f"{show(o)} : {show(as_index(wrap(o) + e))}" for o, e in zip(v.off, v.ext))
+        return f"'{v.buf.name or 'buffer'}[{box}]' {v.dtype}{shape_text(v.ext)}"
+    if isinstance(v, Element):
+        return f"element {show(v)}"
+    if isinstance(v, Expr):
+        return f"{show(v)} ({v.dtype})"
+    if isinstance(v, str):
+        return f"the string '{v}'"
+    if v is None:
+        return "None"
+    text = repr(v)
+    return f"{type(v).__name__} {text if len(text) <= 40 else text[:37] + '...'}"
+
+
+def dims(shape, what):
+    """A shape argument as a tuple of sizes; a single size is a 1-D shape."""
+    items = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return tuple(as_index(s, f"a size of {what}") for s in items)
+
+

@@ -1,0 +1,347 @@
+"""What the rewritten code calls: one Frame a function call, with the names it made mutable, and the handles of its loops and ifs.
+
+A Python value takes Python's way through every hook. A value of the chip makes a statement: then the block runs once to
+collect its statements, and names that were bound inside end with it, because the chip, not Python, decides how often
+the block runs. A later use of such a name is an error that says so (expr.Poison)."""
+
+from ..errors import fail, here
+from .builder import active
+from .expr import Buffer, Expr, MutVar, Poison, Region, Var, _number, binary, select, show, to_bool, unary, wrap
+
+_ABSENT = object()
+_MAX_INLINE = 6  # operators of a pure expression that a name may stand for before it becomes a `let`
+
+
+def _size(e, limit):
+    n = 0 if e.op in ("const", "var") else 1
+    for a in e.args:
+        if n > limit:
+            break
+        if isinstance(a, Expr):
+            n += _size(a, limit)
+    return n
+
+
+class RuntimeLoop:
+    """A loop of the chip; subclasses say how it begins. `for` runs its body once."""
+
+    ir = True
+    at = None
+
+    def begin(self, b, names):
+        """Opens the statement(s); returns the loop's value(s)."""
+        raise NotImplementedError
+
+    def end(self, b):
+        b.close()
+
+    def run(self, names):
+        b = active()
+        if b is None:
+            fail(1006, "a T loop is used outside a kernel", fix="it belongs into a function marked @T.prim_func")
+        self.at = here()
+        b.control += 1
+        yield self.begin(b, names)
+        self.end(b)
+        b.control -= 1
+
+    def __iter__(self):
+        return self.run(None)
+
+
+class For:
+    def __init__(self, it, names, at):
+        self.it, self.names, self.at = it, names, at
+        self.ir = isinstance(it, RuntimeLoop)
+        b = active()
+        self.control = b.control if b else 0
+
+    def __iter__(self):
+        return self.it.run(self.names) if self.ir else iter(self.it)
+
+
+class While:
+    def __init__(self, test, at):
+        self.test, self.at, self.stmt = test, at, None
+        b = active()
+        self.control = b.control if b else 0
+        self.ir = False
+
+    def next(self):
+        b = active()
+        if self.stmt is not None:
+            b.close()
+            b.control -= 1
+            return False
+        value = self.test()
+        if not isinstance(value, Expr):
+            return bool(value)
+        self.ir = True
+        self.stmt = b.open("while", ["while ", to_bool(value)])
+        b.control += 1
+        return True
+
+
+class If:
+    def __init__(self, test, at):
+        self.at = at
+        if isinstance(test, Poison):
+            test._use()
+        self.ir = isinstance(test, Expr) and test.op != "const"
+        self.test = test.args[0] if isinstance(test, Expr) and not self.ir else test
+
+    def then(self):
+        if self.ir:
+            b = active()
+            if b is None:
+                bool(self.test)
+            self.stmt = b.open("if", ["if ", to_bool(self.test)])
+            b.control += 1
+            return True
+        self.test = bool(self.test)
+        return self.test
+
+    def orelse(self):
+        if self.ir:
+            active().open_alt(self.stmt)
+            return True
+        return not self.test
+
+    def end(self):
+        if self.ir:
+            b = active()
+            b.close()
+            b.control -= 1
+        return self.ir
+
+
+class Frame:
+    __slots__ = ("muts", "control")
+
+    def __init__(self, names, values):
+        self.muts = {n: v for n, v in zip(names, values) if isinstance(v, MutVar)}
+        b = active()
+        self.control = b.control if b else 0
+
+    # ---- assignment ---------------------------------------------------------------------------------------------
+
+    def assign(self, spec, value):
+        if spec is None:
+            return value
+        if isinstance(spec, str):
+            return self._bind(spec, value)
+        if isinstance(value, (Buffer, Region, Expr)):
+            fail(1005, f"{value!r} cannot be unpacked into {len(spec)} names")
+        values = list(value)
+        if len(values) != len(spec):
+            return values  # Python's own message says it best
+        return tuple(self.assign(s, v) for s, v in zip(spec, values))
+
+    def _bind(self, name, value):
+        if isinstance(value, MutVar) and value.name is None:
+            value.name = name
+            self.muts[name] = value
+            return value
+        mut = self.muts.get(name)
+        if mut is not None:
+            if isinstance(value, Expr) or _number(value) is not None:
+                active().emit([mut, " = ", wrap(value, mut.dtype)], "assign")
+                return mut
+            del self.muts[name]
+        return self._snapshot(name, value)
+
+    def _snapshot(self, name, value):
+        if isinstance(value, Buffer):
+            if value.name is None:
+                value.name = name
+            return value
+        if isinstance(value, Var) and not isinstance(value, MutVar):
+            if value.name is None:
+                value.name = name
+            return value
+        if isinstance(value, Expr):
+            b = active()
+            if value.op == "const" or b is None:
+                return value
+            if value.pure and (not b.kernel_open or _size(value, _MAX_INLINE) <= _MAX_INLINE):
+                return value
+            return b.let(name, value)
+        if type(value) in (tuple, list):
+            return type(value)(self._snapshot(f"{name}_{i}", v) for i, v in enumerate(value))
+        return value
+
+    def aug(self, name, old, op, value):
+        new = _apply(op, old, value)
+        return self._bind(name, new)
+
+    def aug_store(self, target, idx, op, value):
+        if isinstance(target, (Buffer, Region)):
+            if op == "@":
+                fail(1004, "'@=' of elements", fix="T.gemm(a, b, c) multiplies tiles")
+            active_or_fail().store(target, idx, value, "pow" if op == "**" else op)
+        else:
+            target[idx] = _apply(op, target[idx], value)
+
+    def annotate(self, name, annotation, value):
+        b = active()
+        if b is not None and b.eager is not None:
+            return b.eager.annotate(name, annotation, value)
+        try:
+            return value()
+        except NameError:
+            return Poison(name, "has an annotation but no value", f"{name} = ...", here())
+
+    # ---- names that end with a block ----------------------------------------------------------------------------
+
+    def save(self, now, names):
+        return {n: now[n] for n in names if n in now}
+
+    def _back(self, n, value):
+        if isinstance(value, MutVar):
+            self.muts[n] = value
+        else:
+            self.muts.pop(n, None)
+        return value
+
+    def leave(self, h, saved, now, names, carried):
+        for n in carried:
+            before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
+            if before is _ABSENT or isinstance(before, Poison) or _same(before, after):
+                continue
+            fail(
+                1007,
+                f"'{n}' changes from one run of this loop to the next, but the loop runs on the chip and '{n}' is a Python name",
+                fix=f"make it a variable of the chip: {n} = T.alloc_var('int32', init=...) (any dtype); or unroll the loop with T.unroll",
+                at=h.at,
+            )
+        out = []
+        for n in names:
+            before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
+            if before is not _ABSENT and (_same(before, after) or isinstance(after, Var) and after.kind == "loop"):
+                out.append(self._back(n, before))
+            else:
+                out.append(self._back(n, _unknown(n, "a run-time loop", h.at)))
+        return tuple(out)
+
+    def between(self, h, saved, now, names):
+        out = []
+        for n in names:
+            before = saved.get(n, _ABSENT)
+            out.append(self._back(n, _unknown(n, "the other branch of a run-time `if`", h.at) if before is _ABSENT else before))
+        return tuple(out)
+
+    def merge(self, h, saved, now, names):
+        out = []
+        for n in names:
+            before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
+            same = before is not _ABSENT and _same(before, after)
+            out.append(self._back(n, before if same else _unknown(n, "a run-time `if`", h.at)))
+        return tuple(out)
+
+    # ---- control flow -------------------------------------------------------------------------------------------
+
+    def range_(self, fn):
+        b = active()
+        if fn is not range or b is None or not b.kernel_open:
+            return fn
+        from ..language.loops import serial
+
+        return serial
+
+    def for_(self, it, names, has_else):
+        if isinstance(it, Poison):
+            it._use()
+        if has_else and isinstance(it, RuntimeLoop):
+            fail(1002, "`else` of a run-time loop", fix="put the statements after the loop")
+        if isinstance(it, (Expr, int)):
+            fail(1004, f"a loop over {show(it)}", fix=f"for i in T.serial({show(it)}):")
+        return For(it, names, here())
+
+    def while_(self, test):
+        return While(test, here())
+
+    def if_(self, test):
+        return If(test, here())
+
+    def jump(self, h, word):
+        b = active()
+        if h.ir:
+            b.emit([word], word)
+            return False
+        if b is not None and b.control > h.control:
+            fail(1006, f"`{word}` of a loop that Python runs, under an `if` that the chip decides", fix="make the loop a run-time loop: T.serial")
+        return True
+
+    def ret(self, value):
+        b = active()
+        if b is not None and b.control > self.control:
+            fail(1006, "`return` inside a run-time loop or `if`", fix="wrap the rest of the kernel in the opposite `if`")
+        return value
+
+    def with_(self, obj, names):
+        if hasattr(obj, "tl_names"):
+            obj.tl_names = names
+        return obj
+
+    # ---- booleans -----------------------------------------------------------------------------------------------
+
+    def and_(self, *parts):
+        return self._bool("&&", parts)
+
+    def or_(self, *parts):
+        return self._bool("||", parts)
+
+    def _bool(self, op, parts):
+        out = _ABSENT
+        for part in parts:
+            value = part()
+            if out is not _ABSENT and isinstance(out, Expr):
+                value = binary(op, out, value if isinstance(value, Expr) else bool(value))
+            if isinstance(value, Expr) and value.op != "const":
+                out = value
+                continue
+            out = value.args[0] if isinstance(value, Expr) else value
+            if bool(out) == (op == "||"):
+                return out
+        return out
+
+    def not_(self, value):
+        return unary("!", value) if isinstance(value, Expr) else not value
+
+    def ifexp(self, test, a, b):
+        if isinstance(test, Expr) and test.op != "const":
+            return select(test, a(), b())
+        return a() if (test.args[0] if isinstance(test, Expr) else test) else b()
+
+
+def active_or_fail():
+    from .builder import current
+
+    return current("an element store")
+
+
+def _unknown(name, where, at):
+    return Poison(
+        name,
+        f"is not known here: it gets its value inside {where}, which the chip decides",
+        f"make it a variable of the chip before that: {name} = T.alloc_var(dtype, init=...); for a choice of two values use T.if_then_else",
+        at,
+    )
+
+
+def _same(a, b):
+    if a is b:
+        return True
+    return type(a) is type(b) and isinstance(a, (int, float, str, bool)) and a == b
+
+
+_PYTHON = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b, "%": lambda a, b: a % b, "**": lambda a, b: a**b, "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b, "&": lambda a, b: a & b, "|": lambda a, b: a | b, "^": lambda a, b: a ^ b,
+    "@": lambda a, b: a @ b,
+}  # fmt: skip
+
+
+def _apply(op, a, b):
+    return _PYTHON[op](a, b)

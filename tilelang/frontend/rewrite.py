@@ -1,0 +1,432 @@
+"""Rewrites a kernel function so that running it traces it.
+
+Control flow, assignments and boolean operators become calls of a frame object (hooks.Frame); everything else stays
+Python. The rewritten tree keeps the line numbers of the source, is compiled under the same file name and bound to the
+same globals and closure, so names resolve as the author wrote them and errors point at the source.
+
+    for i in T.serial(n):            h = F.for_(T.serial(n), "i", carried, at)
+        x = a[i]             -->     s = F.save(locals(), names)
+                                     for i in h:
+                                         x = F.assign("x", a[i])
+                                     if h.ir: i, x = F.leave(h, s, locals())
+"""
+
+import ast
+import linecache
+import types
+
+from ..errors import fail
+
+FRAME, MAKE = "__tl_f", "__tl"
+
+
+def _source(fn):
+    """(lines of the function, first line number)."""
+    import inspect
+
+    code = fn.__code__
+    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    if not lines:
+        fail(
+            1009,
+            f"the source of '{fn.__name__}' is not available ({code.co_filename})",
+            fix="kernels are read from their source: define them in a file or a notebook cell",
+            at=(code.co_filename, code.co_firstlineno, 1),
+        )
+    first = code.co_firstlineno
+    return inspect.getblock(lines[first - 1 :]), first
+
+
+def parse(fn):
+    """The FunctionDef of fn with the line numbers of its file."""
+    lines, first = _source(fn)
+    pad = len(lines[0]) - len(lines[0].lstrip())
+    text = "".join(lines)
+    # an indented block parses inside `if 1:`; that keeps multi-line strings as they are
+    try:
+        tree = ast.parse("if 1:\n" + text if pad else text)
+    except SyntaxError as e:
+        fail(1009, f"the source of '{fn.__name__}' cannot be read by itself: {e.msg}", at=(fn.__code__.co_filename, first, pad + 1))
+    if pad:
+        tree = tree.body[0]
+        ast.increment_lineno(tree, first - 2)
+    else:
+        ast.increment_lineno(tree, first - 1)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            return node
+    fail(1009, f"'{fn.__name__}' is not a `def`", fix="kernels and macros are written with def", at=(fn.__code__.co_filename, first, pad + 1))
+
+
+def _stored(nodes):
+    """Names that a list of statements binds, in order of first appearance."""
+    out = {}
+
+    class Find(ast.NodeVisitor):
+        def visit_Name(self, node):
+            if isinstance(node.ctx, ast.Store):
+                out.setdefault(node.id)
+
+        def visit_FunctionDef(self, node):
+            out.setdefault(node.name)
+
+        def visit_Lambda(self, node):
+            pass
+
+        visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ClassDef = visit_Lambda
+
+    for n in nodes:
+        Find().visit(n)
+    return [n for n in out if not n.startswith("__tl")]
+
+
+class _FirstUse(ast.NodeVisitor):
+    """Names whose first appearance in evaluation order is a read."""
+
+    def __init__(self):
+        self.first = {}
+
+    def visit_Name(self, node):
+        self.first.setdefault(node.id, type(node.ctx) is not ast.Store)
+
+    def visit_Assign(self, node):
+        self.visit(node.value)
+        for t in node.targets:
+            self.visit(t)
+
+    def visit_AnnAssign(self, node):
+        if node.value is not None:
+            self.visit(node.value)
+            self.visit(node.target)
+
+    def visit_ListComp(self, node):
+        inner = _FirstUse()
+        for g in node.generators:
+            self.visit(g.iter)
+            inner.visit(g.target)
+        for part in ("elt", "key", "value"):
+            if hasattr(node, part):
+                inner.visit(getattr(node, part))
+        for name, read in inner.first.items():
+            if read:
+                self.first.setdefault(name, True)
+
+    visit_SetComp = visit_GeneratorExp = visit_DictComp = visit_ListComp
+
+    def visit_AugAssign(self, node):
+        if isinstance(node.target, ast.Name):
+            self.first.setdefault(node.target.id, True)
+        self.visit(node.value)
+        self.visit(node.target)
+
+    def visit_For(self, node):
+        self.visit(node.iter)
+        self.visit(node.target)
+        for n in node.body + node.orelse:
+            self.visit(n)
+
+    def visit_If(self, node):
+        self.visit(node.test)
+        for n in node.body + node.orelse:
+            self.visit(n)
+
+
+def _carried(target, body):
+    """Names of a loop body that may be read before the body gives them a value, and that the body rebinds."""
+    seen = _FirstUse()
+    if target is not None:
+        seen.visit(target)
+    for n in body:
+        seen.visit(n)
+    return [n for n in _stored(body) if seen.first.get(n)]
+
+
+def _call(method, *args):
+    return ast.Call(ast.Attribute(ast.Name(FRAME, ast.Load()), method, ast.Load()), list(args), [])
+
+
+def _const(v):
+    if isinstance(v, (tuple, list)):
+        return ast.Tuple([_const(x) for x in v], ast.Load())
+    return ast.Constant(v)
+
+
+def _name(n):
+    return ast.Name(n, ast.Load())
+
+
+def _lambda(body):
+    empty = ast.arguments(posonlyargs=[], args=[], vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[])
+    return ast.Lambda(empty, body)
+
+
+def _spec(target):
+    """The names of a target: a name, a tuple of specs, or None."""
+    if isinstance(target, ast.Name):
+        return target.id
+    if isinstance(target, (ast.Tuple, ast.List)):
+        if any(isinstance(t, ast.Starred) for t in target.elts):
+            return None
+        return tuple(_spec(t) for t in target.elts)
+    return None
+
+
+def _locals():
+    return ast.Call(_name("locals"), [], [])
+
+
+_BINOPS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.MatMult: "@",
+}  # fmt: skip
+
+
+class Rewriter(ast.NodeTransformer):
+    def __init__(self):
+        self.count = 0
+        self.loops = []
+
+    def temp(self, what):
+        self.count += 1
+        return f"__tl_{what}{self.count}"
+
+    # ---- functions ----------------------------------------------------------------------------------------------
+
+    def function(self, node):
+        """The whole function: prologue, body, no decorators, no annotations, no defaults."""
+        a = node.args
+        names = [x.arg for x in a.posonlyargs + a.args + a.kwonlyargs]
+        for x in a.posonlyargs + a.args + a.kwonlyargs + [v for v in (a.vararg, a.kwarg) if v]:
+            x.annotation = None
+        body = self.block(node.body)
+        frame = ast.Assign(
+            [ast.Name(FRAME, ast.Store())],
+            ast.Call(_name(MAKE), [_const(names), ast.Tuple([_name(n) for n in names], ast.Load())], []),
+        )
+        node.body = [ast.copy_location(frame, node.body[0])] + body
+        node.decorator_list, node.returns = [], None
+        return node
+
+    def visit_FunctionDef(self, node):
+        if node.decorator_list:
+            return node  # a macro: rewritten when it is made
+        return Rewriter().function(node)
+
+    def visit_AsyncFunctionDef(self, node):
+        return node
+
+    visit_ClassDef = visit_AsyncFunctionDef
+
+    def block(self, stmts):
+        out = []
+        for s in stmts:
+            new = self.visit(s)
+            for n in new if isinstance(new, list) else [new]:
+                if n is not None:
+                    out.append(ast.copy_location(n, s))
+        return out
+
+    def at(self, node, new):
+        for n in new:
+            ast.copy_location(n, node)
+        return new
+
+    # ---- assignment ---------------------------------------------------------------------------------------------
+
+    def visit_Assign(self, node):
+        value = self.visit(node.value)
+        targets = [self.visit(t) for t in node.targets]
+        if len(targets) == 1:
+            return self.assign(targets[0], value)
+        tmp = self.temp("v")
+        out = [ast.Assign([ast.Name(tmp, ast.Store())], value)]
+        return self.at(node, out + [self.assign(t, _name(tmp)) for t in targets])
+
+    def assign(self, target, value):
+        spec = _spec(target)
+        return ast.Assign([target], value if spec is None else _call("assign", _const(spec), value))
+
+    def visit_AnnAssign(self, node):
+        annotation = self.visit(node.annotation)
+        if node.value is not None:
+            value = self.visit(node.value)
+            return self.assign(node.target, value)
+        if not isinstance(node.target, ast.Name):
+            return None
+        n = node.target.id
+        return ast.Assign([ast.Name(n, ast.Store())], _call("annotate", _const(n), _lambda(annotation), _lambda(_name(n))))
+
+    def visit_AugAssign(self, node):
+        value, op = self.visit(node.value), _const(_BINOPS[type(node.op)])
+        t = node.target
+        if isinstance(t, ast.Name):
+            return ast.Assign([ast.Name(t.id, ast.Store())], _call("aug", _const(t.id), _name(t.id), op, value))
+        if isinstance(t, ast.Subscript):
+            return ast.Expr(_call("aug_store", self.visit(t.value), self.index(t.slice), op, value))
+        node.value = value
+        return node
+
+    def index(self, s):
+        if isinstance(s, ast.Slice):
+            parts = [self.visit(p) if p is not None else _const(None) for p in (s.lower, s.upper, s.step)]
+            return ast.Call(_name("slice"), parts, [])
+        if isinstance(s, ast.Tuple):
+            return ast.Tuple([self.index(e) for e in s.elts], ast.Load())
+        return self.visit(s)
+
+    # ---- control flow -------------------------------------------------------------------------------------------
+
+    def visit_For(self, node):
+        h, saved = self.temp("h"), self.temp("s")
+        names = _stored([node.target] + node.body)
+        carried = _carried(node.target, node.body)
+        it = node.iter
+        is_range = isinstance(it, ast.Call) and isinstance(it.func, ast.Name) and it.func.id == "range"
+        it = self.visit(it)
+        if is_range:
+            it.func = _call("range_", it.func)
+        self.loops.append(h)
+        body = self.block(node.body)
+        self.loops.pop()
+        orelse = self.block(node.orelse)
+        out = [
+            ast.Assign([ast.Name(h, ast.Store())], _call("for_", it, _const(_spec(node.target)), _const(bool(orelse)))),
+            ast.Assign([ast.Name(saved, ast.Store())], _call("save", _locals(), _const(names))),
+            ast.For(node.target, _name(h), body, orelse),
+            self.leave(h, saved, names, carried),
+        ]
+        return self.at(node, out)
+
+    def leave(self, h, saved, names, carried):
+        call = _call("leave", _name(h), _name(saved), _locals(), _const(names), _const(carried))
+        return ast.If(ast.Attribute(_name(h), "ir", ast.Load()), [self.unpack(names, call)], [])
+
+    def unpack(self, names, call):
+        if not names:
+            return ast.Expr(call)
+        return ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], call)
+
+    def visit_While(self, node):
+        h, saved = self.temp("h"), self.temp("s")
+        names, carried = _stored(node.body), _carried(None, node.body)
+        test = self.visit(node.test)
+        self.loops.append(h)
+        body = self.block(node.body)
+        self.loops.pop()
+        out = [
+            ast.Assign([ast.Name(h, ast.Store())], _call("while_", _lambda(test))),
+            ast.Assign([ast.Name(saved, ast.Store())], _call("save", _locals(), _const(names))),
+            ast.While(ast.Call(ast.Attribute(_name(h), "next", ast.Load()), [], []), body, self.block(node.orelse)),
+            self.leave(h, saved, names, carried),
+        ]
+        return self.at(node, out)
+
+    def visit_If(self, node):
+        h, saved = self.temp("h"), self.temp("s")
+        names = _stored(node.body + node.orelse)
+        test = self.visit(node.test)
+        body, orelse = self.block(node.body), self.block(node.orelse)
+
+        def ask(method):
+            return ast.Call(ast.Attribute(_name(h), method, ast.Load()), [], [])
+
+        out = [
+            ast.Assign([ast.Name(h, ast.Store())], _call("if_", test)),
+            ast.Assign([ast.Name(saved, ast.Store())], _call("save", _locals(), _const(names))),
+            ast.If(ask("then"), body, []),
+        ]
+        if orelse:
+            if names:
+                back = _call("between", _name(h), _name(saved), _locals(), _const(names))
+                out.append(ast.If(ast.Attribute(_name(h), "ir", ast.Load()), [self.unpack(names, back)], []))
+            out.append(ast.If(ask("orelse"), orelse, []))
+        done = _call("merge", _name(h), _name(saved), _locals(), _const(names))
+        out.append(ast.If(ask("end"), [self.unpack(names, done)], []))
+        return self.at(node, out)
+
+    def visit_Break(self, node):
+        return self.jump(node, "break")
+
+    def visit_Continue(self, node):
+        return self.jump(node, "continue")
+
+    def jump(self, node, word):
+        if not self.loops:
+            return node
+        return ast.If(_call("jump", _name(self.loops[-1]), _const(word)), [ast.copy_location(node, node)], [])
+
+    def visit_Return(self, node):
+        value = self.visit(node.value) if node.value is not None else _const(None)
+        return ast.Return(_call("ret", value))
+
+    def visit_With(self, node):
+        for item in node.items:
+            spec = _spec(item.optional_vars) if item.optional_vars is not None else None
+            item.context_expr = ast.copy_location(_call("with_", self.visit(item.context_expr), _const(spec)), item.context_expr)
+        node.body = self.block(node.body)
+        return node
+
+    # ---- expressions --------------------------------------------------------------------------------------------
+
+    def visit_BoolOp(self, node):
+        method = "and_" if isinstance(node.op, ast.And) else "or_"
+        values = [_lambda(self.visit(v)) for v in node.values]
+        return ast.copy_location(_call(method, *values), node)
+
+    def visit_UnaryOp(self, node):
+        self.generic_visit(node)
+        return ast.copy_location(_call("not_", node.operand), node) if isinstance(node.op, ast.Not) else node
+
+    def visit_IfExp(self, node):
+        parts = (self.visit(node.test), _lambda(self.visit(node.body)), _lambda(self.visit(node.orelse)))
+        return ast.copy_location(_call("ifexp", *parts), node)
+
+    def visit_Compare(self, node):
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        left, parts = node.left, []
+        for op, right in zip(node.ops, node.comparators):
+            parts.append(_lambda(ast.Compare(left, [op], [right])))
+            left = right
+        return ast.copy_location(_call("and_", *parts), node)
+
+
+_CODE = {}  # code object -> (rewritten code object, line and column of its `def`)
+
+
+def _compile(fn):
+    tree = parse(fn)
+    where = (fn.__code__.co_filename, tree.lineno, tree.col_offset + 1)
+    tree = Rewriter().function(tree)
+    free = [n for n in fn.__code__.co_freevars if n != MAKE]
+    arguments = [ast.arg(n) for n in free + [MAKE]]
+    outer = ast.FunctionDef(
+        name="__tl_outer",
+        args=ast.arguments(posonlyargs=[], args=arguments, vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]),
+        body=[tree, ast.Return(_name(tree.name))],
+        decorator_list=[],
+    )
+    # defaults are bound to the new function as they are; the tree only needs placeholders
+    tree.args.defaults = [_const(None) for _ in tree.args.defaults]
+    tree.args.kw_defaults = [d and _const(None) for d in tree.args.kw_defaults]
+    module = ast.Module([ast.copy_location(outer, tree)], [])
+    ast.fix_missing_locations(module)
+    code = compile(module, fn.__code__.co_filename, "exec", dont_inherit=True)
+    for _ in range(2):
+        code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
+    return code, where
+
+
+def rewrite(fn, make_frame):
+    """(fn as a tracing function, its place); `make_frame(names, values)` makes the frame object of a call."""
+    found = _CODE.get(fn.__code__)
+    if found is None:
+        found = _CODE[fn.__code__] = _compile(fn)
+    code, where = found
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+    cells[MAKE] = types.CellType(make_frame)
+    closure = tuple(cells.get(n) or types.CellType() for n in code.co_freevars)
+    out = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+    out.__kwdefaults__ = fn.__kwdefaults__
+    return out, where

@@ -1,0 +1,171 @@
+"""Prim funcs: a Python function traced into a kernel, and macros, which are inlined where they are called."""
+
+import functools
+
+from ..errors import fail
+from ..language.dtypes import IR_NAME, DType
+from .builder import Builder, active
+from .expr import Buffer, Var, dims
+from .hooks import Frame
+from .rewrite import rewrite
+
+
+class TensorType:
+    """`T.Tensor(shape, dtype)` as an annotation."""
+
+    __slots__ = ("shape", "dtype")
+
+    def __init__(self, shape, dtype="float32"):
+        self.shape = dims(shape, "a tensor")
+        self.dtype = DType(dtype)
+        if not self.shape:
+            fail(1010, "a tensor without dimensions", fix="T.Tensor((1,), dtype)")
+        if len(self.shape) > 6:
+            fail(1010, f"a tensor of {len(self.shape)} dimensions; 6 are supported")
+
+    def __class_getitem__(cls, item):
+        return cls(*item) if isinstance(item, tuple) and len(item) == 2 else cls(item)
+
+    def __repr__(self):
+        return f"T.Tensor({self.shape}, '{self.dtype}')"
+
+
+class Traced:
+    """A finished kernel: parameters and IR text."""
+
+    def __init__(self, builder):
+        self.builder = builder
+        self.name = builder.name
+        self.params = list(builder.params)
+
+    def text(self, out_idx=(), workspace_idx=()):
+        marks = {id(b): "out" for b in self.builder.outs}
+        marks.update({id(self.params[i]): "out" for i in out_idx})
+        marks.update({id(self.params[i]): "workspace" for i in workspace_idx})
+        return self.builder.text(marks)
+
+
+def annotations(fn):
+    """Annotations as objects; strings (from __future__ import annotations) are evaluated where the function was made."""
+    try:
+        found = dict(getattr(fn, "__annotations__", {}))
+    except NameError:
+        found = {}
+    for name, value in found.items():
+        if type(value) is str:
+            if value in IR_NAME:
+                continue
+            scope = dict(zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ())))
+            try:
+                found[name] = eval(value, fn.__globals__, scope)
+            except Exception as e:
+                fail(1010, f"the annotation of '{name}' cannot be evaluated: {e}", at=_place(fn))
+    return found
+
+
+def _place(fn):
+    return (fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+
+
+def make_param(builder, name, annotation, where):
+    """The value a parameter has in the body; registers it."""
+    if isinstance(annotation, TensorType) or annotation is TensorType:
+        if annotation is TensorType:
+            fail(1010, f"parameter '{name}' of '{builder.name}' is T.Tensor without a shape", fix=f"{name}: T.Tensor((M, N), 'float16')", at=where)
+        p = Buffer(name, annotation.shape, annotation.dtype, "gm", where)
+    elif isinstance(annotation, str) or annotation in (int, float, bool):
+        p = Var(name, DType(annotation), "param")
+    else:
+        fail(
+            1010,
+            f"parameter '{name}' of '{builder.name}' has the annotation {annotation!r}" if annotation is not None else f"parameter '{name}' of '{builder.name}' has no annotation",
+            fix=f"{name}: T.Tensor((M, N), 'float16') for a tensor, {name}: T.int32 for a scalar",
+            at=where,
+        )
+    builder.params.append(p)
+    return p
+
+
+def parameter_names(fn):
+    code = fn.__code__
+    if code.co_flags & 0x0C:
+        fail(1010, f"'{fn.__name__}' takes *args or **kwargs", fix="a kernel has named parameters only", at=_place(fn))
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+class PrimFunc:
+    """A traced kernel. Calling it compiles it for the default device at the first call."""
+
+    def __init__(self, fn):
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        run, where = rewrite(fn, Frame)
+        notes = annotations(fn)
+        names = parameter_names(fn)
+        with Builder(fn.__name__, where) as b:
+            args = [make_param(b, n, notes.get(n), where) for n in names]
+            result = run(**dict(zip(names, args)))
+            if result is not None and not isinstance(result, (Buffer, tuple, list)):
+                fail(1010, f"'{fn.__name__}' returns {result!r}", fix="a prim_func writes its results to its tensor parameters", at=where)
+            b.finish()
+        self.traced = Traced(b)
+        self.where = where
+        self.params = self.traced.params
+        self.attrs = {"global_symbol": fn.__name__}
+        self._kernel = None
+
+    def script(self):
+        """The IR text of the front end."""
+        return self.traced.text()
+
+    def compiled(self):
+        if self._kernel is None:
+            from ..kernel import Kernel
+
+            self._kernel = Kernel(self)
+        return self._kernel
+
+    def __call__(self, *args, **kwargs):
+        if active() is not None:
+            fail(1006, f"the kernel '{self.__name__}' is called from inside another kernel", fix="mark a function to be inlined with @T.macro")
+        return self.compiled()(*args, **kwargs)
+
+    def __getattr__(self, name):
+        kernel_names = ("ir", "explain", "get_kernel_source", "kernel_source", "last_run", "times")
+        if name in kernel_names:
+            return getattr(self.compiled(), name)
+        raise AttributeError(f"a prim_func has no attribute '{name}'")
+
+    def __repr__(self):
+        return f"<prim_func {self.__name__}>"
+
+
+class Macro:
+    """A function inlined into the kernel that calls it."""
+
+    def __init__(self, fn):
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.run = None
+
+    def __call__(self, *args, **kwargs):
+        if self.run is None:
+            self.run, _ = rewrite(self.fn, Frame)
+        return self.run(*args, **kwargs)
+
+    def __get__(self, obj, owner=None):
+        return self if obj is None else functools.partial(self, obj)
+
+
+def prim_func(fn=None, **options):
+    """Traces a function into a kernel. Parameters: `name: T.Tensor(shape, dtype)` or a scalar dtype."""
+    if fn is None:
+        return lambda f: prim_func(f, **options)
+    return PrimFunc(fn)
+
+
+def macro(fn=None, **options):
+    """Marks a function whose calls are inlined, with its own `if`, `for` and assignments traced."""
+    if fn is None:
+        return lambda f: macro(f, **options)
+    return Macro(fn)

@@ -1,0 +1,128 @@
+"""The kernel language: `import tilelang.language as T`."""
+
+from ..errors import UnknownNameError as _UnknownNameError
+from ..errors import fail as _fail
+from ..errors import nearest as _nearest
+from ..frontend.trace import Macro, PrimFunc, macro, prim_func
+from ..frontend.trace import TensorType as Tensor
+from . import hints as _hints
+from . import tile
+from .dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float8_e4m3,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .hints import *  # noqa: F403
+from .kernel import Else, If, Kernel, Scope, Then
+from .loops import Parallel, Persistent, Pipelined, Serial, Unroll, Vectorized, serial, unroll, vectorized
+from .math import (
+    And,
+    Cast,
+    Not,
+    Or,
+    Select,
+    abs,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    cast,
+    cdiv,
+    ceil,
+    ceildiv,
+    clamp,
+    cos,
+    exp,
+    exp2,
+    floor,
+    floordiv,
+    floormod,
+    fma,
+    if_then_else,
+    infinity,
+    log,
+    log2,
+    max,
+    max_value,
+    min,
+    min_value,
+    pow,
+    power,
+    reinterpret,
+    round,
+    rsqrt,
+    shift_left,
+    shift_right,
+    sigmoid,
+    sin,
+    sqrt,
+    tanh,
+    truncdiv,
+    truncmod,
+    use_swizzle,
+)
+from .memory import (
+    alloc_fragment,
+    alloc_L0A,
+    alloc_L0B,
+    alloc_L0C,
+    alloc_L1,
+    alloc_local,
+    alloc_shared,
+    alloc_ub,
+    alloc_var,
+    annotate_address,
+    const,
+    dynamic,
+    empty,
+    symbolic,
+)
+from .ops import (
+    GemmWarpPolicy,
+    atomic_add,
+    clear,
+    copy,
+    fill,
+    gemm,
+    gemm_v0,
+    mma,
+    reduce_max,
+    reduce_min,
+    reduce_sum,
+)
+from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, wait_cross_flag, wait_flag
+
+Buffer = Tensor
+inline = macro
+dtype = DType
+bool = bool_
+float = float32
+int = int32
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _hints.REFUSED:
+        _hints.refuse(name, _UnknownNameError)
+    near = _nearest(name, list(globals()))
+    in_tile = name if name in tile.__all__ else None
+    hint = f"did you mean T.tile.{in_tile}?" if in_tile else f"did you mean T.{near}?" if near else None
+    _fail(1001, f"T has no '{name}'", fix=hint, kind=_UnknownNameError)
+
+
+__all__ = [n for n in globals() if not n.startswith("_")]

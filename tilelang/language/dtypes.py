@@ -1,0 +1,166 @@
+"""Dtypes: one class, `DType`, a string with the numpy-style name that is also callable as a cast.
+
+`IR_NAME` is the Python side of the DTYPE lines of src/ir/types.def; test/python checks the two against each other.
+"""
+
+IR_NAME = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool": "bool",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+}
+
+_BITS = {"bool": 8, "float8_e4m3fn": 8, "float8_e5m2": 8, "bfloat16": 16}
+
+# Other spellings of the same dtypes: C, torch, short and historical names.
+_ALIAS = {
+    "float": "float32",
+    "fp32": "float32",
+    "f32": "float32",
+    "half": "float16",
+    "fp16": "float16",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "int": "int32",
+    "uint": "uint32",
+    "long": "int64",
+    "bool_": "bool",
+    "float8_e4m3": "float8_e4m3fn",
+    "e4m3_float8": "float8_e4m3fn",
+    "e4m3": "float8_e4m3fn",
+    "e5m2_float8": "float8_e5m2",
+    "e5m2": "float8_e5m2",
+}
+for _long, _short in IR_NAME.items():
+    _ALIAS.setdefault(_short, _long)
+
+
+class DType(str):
+    """A dtype by its name. `T.float16(x)` converts a value; `DType(...)` takes strings, numpy, torch and ml_dtypes dtypes."""
+
+    __slots__ = ()
+
+    def __new__(cls, dtype="float32"):
+        if type(dtype) is cls:
+            return dtype
+        name = _name_of(dtype)
+        found = _MADE.get(name)
+        if found is None:
+            found = _MADE[name] = str.__new__(cls, name)
+        return found
+
+    @property
+    def ir(self):
+        """The name in IR text."""
+        return IR_NAME[self]
+
+    @property
+    def bits(self):
+        return _BITS.get(self) or int("".join(c for c in self if c.isdigit()))
+
+    @property
+    def itemsize(self):
+        return self.bits // 8
+
+    bytes = itemsize
+
+    @property
+    def is_float(self):
+        return "float" in self
+
+    @property
+    def is_int(self):
+        return "int" in self
+
+    def __call__(self, value):
+        from ..frontend.expr import cast
+
+        return cast(value, self)
+
+    def __repr__(self):
+        return f"T.{str(self)}"
+
+    # a str subclass must keep str's comparison, but accept the other spellings too: T.float32 == "float"
+    def __eq__(self, other):
+        if isinstance(other, str) and not isinstance(other, DType):
+            other = _ALIAS.get(other, other)
+        return str.__eq__(self, other)
+
+    def __ne__(self, other):
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __reduce__(self):
+        return (DType, (str(self),))
+
+
+_MADE = {}
+
+
+def _name_of(dtype):
+    if isinstance(dtype, str):
+        name = str(dtype)
+    elif dtype is float:
+        name = "float32"
+    elif dtype is int:
+        name = "int32"
+    elif dtype is bool:
+        name = "bool"
+    else:
+        name = str(dtype)
+        if name.startswith("torch."):
+            name = name[6:]
+        elif name not in IR_NAME:
+            import numpy
+
+            try:
+                name = numpy.dtype(dtype).name
+            except TypeError:
+                name = getattr(dtype, "__name__", name)
+    name = _ALIAS.get(name, name)
+    if name not in IR_NAME:
+        from ..errors import fail, nearest
+
+        near = nearest(name, list(IR_NAME) + list(_ALIAS))
+        fail(1003, f"'{name}' is not a dtype of this compiler", fix=f"use one of {', '.join(IR_NAME)}" if not near else f"did you mean '{near}'?")
+    return name
+
+
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+int8 = DType("int8")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+uint8 = DType("uint8")
+uint16 = DType("uint16")
+uint32 = DType("uint32")
+uint64 = DType("uint64")
+bool_ = DType("bool")
+float8_e4m3fn = float8_e4m3 = DType("float8_e4m3fn")
+float8_e5m2 = DType("float8_e5m2")
+half = float16
+
+
+def numpy_dtype(dtype):
+    """The numpy dtype object; bfloat16 and the 8-bit floats come from ml_dtypes."""
+    import numpy
+
+    dtype = DType(dtype)
+    if dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, str(dtype)))
+    return numpy.dtype(str(dtype))

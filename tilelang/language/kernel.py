@@ -1,0 +1,119 @@
+"""T.Kernel, T.Scope, T.If: the blocks of a kernel."""
+
+from ..errors import fail, here
+from ..frontend.builder import current
+from ..frontend.expr import Var, describe, dims, to_bool
+from ..language.dtypes import int32
+
+
+class Kernel:
+    """`with T.Kernel(gx, gy, threads=...) as (bx, by)`; with is_npu=True `as (cid, vid)`: one block index and which of the
+    two vector cores. `threads` 1 or 2 with is_npu binds the block index alone; any other number is a hint for other chips."""
+
+    def __init__(self, *blocks, threads=None, is_cpu=False, prelude=None, is_npu=False, pipeline=False):
+        b = current("T.Kernel")
+        self.at = here()
+        if b.grid is not None:
+            fail(1006, "a second T.Kernel in one kernel", fix="one prim_func has one T.Kernel; make two prim_funcs")
+        if not 1 <= len(blocks) <= 3:
+            fail(1004, f"T.Kernel takes 1 to 3 numbers of blocks, not {len(blocks)}", fix="T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64))")
+        self.blocks = dims(blocks, "the grid")
+        for n in self.blocks:
+            if isinstance(n, int) and n < 0:
+                fail(1004, f"T.Kernel with {n} blocks")
+            if not isinstance(n, int) and not n.pure:
+                fail(1004, f"the number of blocks {n!r} is read from memory", fix="pass it as a scalar parameter `n: T.int32`, or take a fixed number and test inside")
+        if is_npu and len(blocks) != 1:
+            fail(1004, f"T.Kernel(..., is_npu=True) takes one number of blocks, not {len(blocks)}", fix="leave is_npu out: the grid may have 3 dimensions")
+        self.vid = is_npu and threads is None
+        if is_npu and threads not in (None, 1, 2):
+            fail(1004, f"T.Kernel(..., is_npu=True) with threads={threads}", fix="threads=1 or threads=2 (vector cores a cube core)")
+        if not is_npu and threads not in (None, 1, 2):
+            b.note(f"threads={threads} has no meaning on Ascend and is ignored: a block runs on one core")
+        for name, value in (("is_cpu", is_cpu), ("prelude", prelude), ("pipeline", pipeline)):
+            if value:
+                b.note(f"T.Kernel({name}=...) has no effect here")
+        self.builder, self.tl_names = b, None
+
+    def __enter__(self):
+        b, names = self.builder, self.tl_names
+        count = len(self.blocks) + self.vid
+        flat = names if isinstance(names, tuple) else (names,) * (names is not None)
+        if isinstance(names, tuple) and len(names) != count:
+            hint = "write is_npu=True to get (cid, vid)" if len(names) == 2 and count == 1 else f"with T.Kernel(...) as ({', '.join('b' + c for c in 'xyz'[:count])}):"
+            fail(1004, f"T.Kernel gives {count} indices, {len(names)} names take them", fix=hint, at=self.at)
+        default = ("cid", "vid") if self.vid else ("bx", "by", "bz")
+        flat = [n if isinstance(n, str) and n != "_" else d for n, d in zip(tuple(flat) + default[len(flat) :], default)]
+        b.grid = [(Var(n, int32, "grid"), e) for n, e in zip(flat, self.blocks)]
+        values = [v for v, _ in b.grid]
+        if self.vid:
+            b.vid = Var(flat[1], int32, "vid")
+            values.append(b.vid)
+        b.kernel_open = True
+        if len(values) == 1 and not isinstance(names, tuple):
+            return values[0]
+        return tuple(values)
+
+    def __exit__(self, kind, *exc):
+        self.builder.kernel_open = False
+
+
+class Block:
+    """A statement with a block: cube { }, vector { }."""
+
+    def __init__(self, word):
+        self.word = word
+
+    def __enter__(self):
+        self.builder = current(f"a {self.word} block")
+        self.builder.open(self.word, [self.word])
+
+    def __exit__(self, *exc):
+        self.builder.close()
+
+
+def Scope(side):
+    """`with T.Scope("C")`: code of the cube core; "V": of each vector core."""
+    word = {"c": "cube", "v": "vector", "cube": "cube", "vector": "vector"}.get(str(side).lower())
+    if word is None:
+        fail(1004, f"T.Scope takes 'C' or 'V', not {describe(side)}")
+    return Block(word)
+
+
+class If:
+    """`with T.If(c): with T.Then(): ... with T.Else(): ...` - the older form of `if`."""
+
+    def __init__(self, cond):
+        self.cond = to_bool(cond)
+
+    def __enter__(self):
+        self.builder = b = current("T.If")
+        self.stmt = b.open("if", ["if ", self.cond])
+        b.control += 1
+        b.ifs.append(self)
+
+    def __exit__(self, *exc):
+        b = self.builder
+        b.close()
+        b.control -= 1
+        b.ifs.pop()
+
+
+class _Branch:
+    def __enter__(self):
+        b = current(f"T.{type(self).__name__}")
+        if not b.ifs:
+            fail(1006, f"T.{type(self).__name__} outside T.If", fix="with T.If(c): with T.Then(): ... with T.Else(): ...")
+        if isinstance(self, Else):
+            b.open_alt(b.ifs[-1].stmt)
+
+    def __exit__(self, *exc):
+        pass
+
+
+class Then(_Branch):
+    pass
+
+
+class Else(_Branch):
+    pass

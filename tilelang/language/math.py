@@ -1,0 +1,230 @@
+"""Scalar functions: on Python numbers they compute, on values of the chip they build expressions."""
+
+import builtins as _b
+import math as _m
+
+from ..errors import fail
+from ..frontend.expr import Buffer, Expr, Region, binary, const, describe, select, unary, wrap
+from ..frontend.expr import cast as _cast
+from .dtypes import DType
+
+
+def _python(*values):
+    return not any(isinstance(v, Expr) for v in values)
+
+
+def ceildiv(a, b):
+    """a / b, rounded up."""
+    return -(-a // b) if _python(a, b) else (a + b - 1) // b
+
+
+cdiv = ceildiv
+
+
+def floordiv(a, b):
+    return a // b
+
+
+def floormod(a, b):
+    return a % b
+
+
+def truncdiv(a, b):
+    return a // b
+
+
+def truncmod(a, b):
+    return a % b
+
+
+def _fold(op, python, values):
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = values[0]
+    for v in values:
+        if isinstance(v, (Buffer, Region)):
+            fail(1004, f"T.{op} works on elements, {describe(v)} is a tile", fix=f"T.tile.{op}(dst, a, b) works on tiles; T.reduce_{op} reduces one")
+    if _python(*values):
+        return python(values)
+    out = values[0]
+    for v in values[1:]:
+        out = binary(op, out, v)
+    return out
+
+
+def max(*values):
+    """The largest of the values."""
+    return _fold("max", _b.max, values)
+
+
+def min(*values):
+    """The smallest of the values."""
+    return _fold("min", _b.min, values)
+
+
+def _function(name, op, python):
+    def function(x):
+        if isinstance(x, (Expr, Buffer, Region)):
+            return unary(op, x)
+        return python(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name}(x) of one value."
+    return function
+
+
+exp = _function("exp", "exp", _m.exp)
+log = _function("log", "log", _m.log)
+sqrt = _function("sqrt", "sqrt", _m.sqrt)
+rsqrt = _function("rsqrt", "rsqrt", lambda x: 1.0 / _m.sqrt(x))
+sin = _function("sin", "sin", _m.sin)
+cos = _function("cos", "cos", _m.cos)
+tanh = _function("tanh", "tanh", _m.tanh)
+floor = _function("floor", "floor", _m.floor)
+ceil = _function("ceil", "ceil", _m.ceil)
+round = _function("round", "round", _b.round)
+abs = _function("abs", "abs", _b.abs)
+
+
+def exp2(x):
+    """2 ** x."""
+    return exp(x * _m.log(2.0))
+
+
+def log2(x):
+    return log(x) * (1.0 / _m.log(2.0))
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    return 1.0 / (1.0 + exp(-x))
+
+
+def pow(a, b):
+    return binary("pow", a, b) if not _python(a, b) else a**b
+
+
+power = pow
+
+
+def fma(a, b, c):
+    return a * b + c
+
+
+def clamp(x, low, high):
+    """min(max(x, low), high)."""
+    return min(max(x, low), high)
+
+
+def if_then_else(cond, a, b):
+    """a if cond else b; only the chosen one is computed."""
+    if _python(cond):
+        return a if cond else b
+    return select(cond, a, b)
+
+
+Select = if_then_else
+
+
+def cast(x, dtype):
+    """x converted to dtype."""
+    return _cast(x, dtype)
+
+
+def Cast(dtype, x):
+    return _cast(x, dtype)
+
+
+def reinterpret(dtype, x):
+    """The bits of x read as dtype."""
+    if isinstance(dtype, Expr):
+        dtype, x = x, dtype
+    dtype, x = DType(dtype), wrap(x)
+    if x.dtype.bits != dtype.bits:
+        fail(1004, f"T.reinterpret of {describe(x)} as {dtype}: {x.dtype.bits} bits and {dtype.bits} bits")
+    return x if x.dtype == dtype else Expr("bits", (x,), dtype)
+
+
+def infinity(dtype="float32"):
+    """+inf of a float dtype, the largest value of an integer dtype."""
+    dtype = DType(dtype)
+    return const(_m.inf, dtype) if dtype.is_float else max_value(dtype)
+
+
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+
+
+def max_value(dtype):
+    dtype = DType(dtype)
+    if dtype.is_float:
+        return const(_LARGEST[dtype], dtype)
+    return const(1 if dtype == "bool" else 2 ** (dtype.bits - (dtype[0] != "u")) - 1, dtype)
+
+
+def min_value(dtype):
+    dtype = DType(dtype)
+    if dtype.is_float:
+        return const(-_LARGEST[dtype], dtype)
+    return const(0 if dtype == "bool" or dtype[0] == "u" else -(2 ** (dtype.bits - 1)), dtype)
+
+
+def And(a, *rest):
+    for b in rest:
+        a = binary("&&", a, b) if not _python(a, b) else (a and b)
+    return a
+
+
+def Or(a, *rest):
+    for b in rest:
+        a = binary("||", a, b) if not _python(a, b) else (a or b)
+    return a
+
+
+def Not(a):
+    return unary("!", a) if isinstance(a, Expr) else not a
+
+
+def bitwise_and(a, b):
+    return a & b
+
+
+def bitwise_or(a, b):
+    return a | b
+
+
+def bitwise_xor(a, b):
+    return a ^ b
+
+
+def bitwise_not(a):
+    return ~a
+
+
+def shift_left(a, b):
+    return a << b
+
+
+def shift_right(a, b):
+    return a >> b
+
+
+def use_swizzle(*args, order="row", enable=True, off=1, dir=0, **hints):
+    """Order of the blocks. use_swizzle(panel) is a hint; use_swizzle(cid, M, N, K, bM, bN, off, dir) returns the new block
+    index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
+    if len(args) < 6:
+        from ..frontend.builder import current
+
+        current("T.use_swizzle").note("T.use_swizzle(panel) has no effect here: blocks run in the order of the grid")
+        return None
+    cid, m, n, _, bm, bn = args[:6]
+    off, dir = (list(args[6:]) + [off, dir][len(args) - 6 :])[:2]
+    rows, cols = ceildiv(m, bm), ceildiv(n, bn)
+    if dir:
+        rows, cols = cols, rows
+    if not isinstance(rows, int) or not isinstance(off, int) or rows % off:
+        off = 1
+    group = cid // (off * cols)
+    inside = cid % (off * cols)
+    row = group * off + inside % off
+    col = inside // off
+    col = if_then_else(group % 2 == 1, cols - 1 - col, col)
+    return col * rows + row if dir else row * cols + col

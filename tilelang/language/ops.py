@@ -1,0 +1,282 @@
+"""Whole-tile statements: copy, matrix product, reductions, fill, atomic add.
+
+T.copy pairs the two sides the way both dialects do: a whole buffer has its shape, a slice its extents, a single element
+is the origin of a tile and takes the extents of the other side, aligned from the right.
+"""
+
+from ..errors import fail, place, warn
+from ..frontend.builder import current
+from ..frontend.expr import Buffer, Element, Expr, Poison, Region, describe, same_size, shape_text, show, value_of, wrap
+
+
+def region_of(v, what):
+    """An operand as a region; an element is a box of extent 1."""
+    if isinstance(v, Region):
+        return v
+    if isinstance(v, Buffer):
+        return Region(v, [0] * len(v.shape), v.shape)
+    if isinstance(v, Element):
+        return Region(v.buf, [value_of(i) if value_of(i) is not None else i for i in v.idx], [1] * len(v.idx))
+    if isinstance(v, Poison):
+        v._use()
+    hint = None
+    if isinstance(v, Expr):
+        hint = "a name bound to `buf[i]` holds the value at that moment, not the place; write buf[i] in the call itself"
+    fail(1004, f"{what} takes a tile (buffer or slice), not {describe(v)}", fix=hint)
+
+
+def mark_written(r):
+    r.buf.written = True
+    return r
+
+
+def long_dims(ext):
+    return [e for e in ext if not (isinstance(e, int) and e == 1)]
+
+
+# ---- copy -----------------------------------------------------------------------------------------------------------
+
+
+def _grow(r, ext, what):
+    """The region at an element's place with the other side's extents."""
+    rank, ext = len(r.off), list(ext)
+    while len(ext) > rank and isinstance(ext[0], int) and ext[0] == 1:
+        ext.pop(0)
+    if len(ext) > rank:
+        ext = long_dims(ext)
+    if len(ext) > rank:
+        fail(501, f"T.copy: the tile at {what} would need {len(ext)} dimensions, '{r.buf.name}' has {rank}", fix="slice the larger side")
+    return Region(r.buf, r.off, [1] * (rank - len(ext)) + ext)
+
+
+def _shrink(r, ext):
+    """The first `ext` elements of a whole buffer; ext lists the extents other than 1."""
+    out, rest = [], list(ext)
+    for e in r.ext:
+        out.append(1 if isinstance(e, int) and e == 1 else rest.pop(0))
+    return Region(r.buf, r.off, out)
+
+
+def _fits(small, big):
+    """Is every extent of `small` at most that of `big`, all known and not all equal?"""
+    if len(small) != len(big):
+        return False
+    pairs = list(zip(small, big))
+    return all(isinstance(s, int) and isinstance(b, int) and s <= b for s, b in pairs)
+
+
+def _pair(src, dst, transpose):
+    """Source and destination regions with extents that agree; None after an error was recorded."""
+    s, d = region_of(src, "T.copy"), region_of(dst, "T.copy")
+    if isinstance(src, Element) and isinstance(dst, Element):
+        fail(1004, f"T.copy between two elements, {show(src)} and {show(dst)}", fix=f"give one side a size: a whole buffer or a slice; one value is copied by {show(dst)} = {show(src)}")
+    if isinstance(src, Element):
+        s = _grow(s, reversed(d.ext) if transpose else d.ext, show(src))
+    elif isinstance(dst, Element):
+        d = _grow(d, reversed(s.ext) if transpose else s.ext, show(dst))
+    se, de = long_dims(s.ext), long_dims(d.ext)
+    if transpose:
+        se = se[::-1]
+    same = [same_size(a, b) for a, b in zip(se, de)]
+    if len(se) == len(de) and False not in same:
+        return s, d, False
+    whole = isinstance(dst, Buffer) and dst.space != "gm"
+    if whole and s.buf.space == "gm" and not transpose and len(d.ext) == len(de) and _fits(se, de):
+        return s, _shrink(d, se), True  # fewer rows than the tile has: the rest becomes the pad value
+    _disagree(src, dst, s, d, transpose)
+    return None
+
+
+def _disagree(src, dst, s, d, transpose):
+    b = current("T.copy")
+    text = f"T.copy: the source {describe(s if not isinstance(src, Buffer) else src)} has the shape {shape_text(s.ext)}"
+    if transpose:
+        text += ", read transposed,"
+    text += f", the destination {describe(d if not isinstance(dst, Buffer) else dst)} has the shape {shape_text(d.ext)}"
+    fix = None
+    tile, other = (d, s) if s.buf.space == "gm" else (s, d)
+    if len(long_dims(tile.ext)) == len(long_dims(other.ext)) and all(isinstance(e, int) for e in other.ext):
+        fix = f"make '{tile.buf.name}' {shape_text(long_dims(other.ext) or (1,))}, or take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
+    elif len(long_dims(tile.ext)) == len(long_dims(other.ext)):
+        fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
+    b.error(501, text, fix, place(tile.buf.at, f"'{tile.buf.name}' is made here"))
+
+
+_COPY_HINTS = ("coalesced_width", "disable_tma", "eviction_policy", "prefer_instruction", "annotations", "loop_layout")
+
+
+def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
+    """Moves a tile between two memories; converts the dtype; clamps to the bounds of a GM tensor."""
+    b = current("T.copy")
+    for name in hints:
+        if name not in _COPY_HINTS:
+            fail(1004, f"T.copy has no option '{name}'")
+        if hints[name] is not None:
+            warn(f"T.copy({name}=...) has no effect on Ascend")
+    pair = _pair(src, dst, transpose)
+    if pair is None:
+        return
+    s, d, partly = pair
+    if partly and d.buf.space != "l1":
+        b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", region_of(d.buf, "T.copy")])
+    head = ["copy ", s, " -> ", mark_written(d)]
+    if transpose:
+        head.append(" trans")
+    if enable_relu:
+        head.append(" relu")
+    if pad_value is not None:
+        head += [" pad(", wrap(pad_value, d.dtype), ")"]
+    b.emit(head)
+
+
+def atomic_add(dst, value, *args, **hints):
+    """GM += tile."""
+    b = current("T.atomic_add")
+    if isinstance(value, (int, float)) or (isinstance(value, Expr) and not isinstance(value, Element)):
+        fail(1002, "T.atomic_add of one value is not supported yet", fix="put the values into a tile and add the tile: T.atomic_add(C[i, j], tile)")
+    d, s = region_of(dst, "T.atomic_add"), region_of(value, "T.atomic_add")
+    if d.buf.space != "gm" or s.buf.space == "gm":
+        fail(1004, f"T.atomic_add adds a tile of the chip to a tensor, not {describe(value)} to {describe(dst)}", fix="T.atomic_add(tensor[i, j], tile)")
+    if isinstance(dst, Element):
+        d = _grow(d, s.ext, show(dst))
+    se, de = long_dims(s.ext), long_dims(d.ext)
+    if len(se) != len(de) or False in [same_size(x, y) for x, y in zip(se, de)]:
+        b.error(501, f"T.atomic_add: the tile {describe(s)} does not fit {describe(d)}")
+        return
+    b.emit(["atomic_add ", s, " -> ", mark_written(d)])
+
+
+def fill(buf, value):
+    """Every element of a tile := value."""
+    b = current("T.fill")
+    r = region_of(buf, "T.fill")
+    if isinstance(value, (Buffer, Region)):
+        fail(1004, f"T.fill takes one value, not the tile {describe(value)}", fix="T.copy(src, dst)")
+    b.emit(["fill ", wrap(value, r.dtype, "a value to fill with"), " -> ", mark_written(r)])
+
+
+def clear(buf):
+    """Every element of a tile := 0."""
+    fill(buf, 0)
+
+
+# ---- matrix product ---------------------------------------------------------------------------------------------------
+
+
+def _matrix(v, what):
+    r = region_of(v, what)
+    if len(r.ext) < 2:
+        fail(502, f"{what}: the operand {describe(v)} has one dimension", fix="matrices have two dimensions")
+    for e in r.ext[:-2]:
+        if not (isinstance(e, int) and e == 1):
+            fail(502, f"{what}: the operand {describe(v)} has more than two dimensions", fix="slice the leading dimensions down to one matrix, e.g. a[stage, :, :]")
+    return r, r.ext[-2], r.ext[-1]
+
+
+def _gemm(what, op, a, b_, c, trans_a, trans_b, init):
+    b = current(what)
+    (ra, m, k), (rb, kb, n), (rc, cm, cn) = (_matrix(v, what) for v in (a, b_, c))
+    if trans_a:
+        m, k = k, m
+    if trans_b:
+        kb, n = n, kb
+    for x, y, axis, left, right in ((k, kb, "K", ra, rb), (m, cm, "M", ra, rc), (n, cn, "N", rb, rc)):
+        if same_size(x, y) is False:
+            note = " (A transposed)" * bool(trans_a) + " (B transposed)" * bool(trans_b)
+            b.error(
+                502,
+                f"{what}: '{left.buf.name}' {shape_text(left.ext)} and '{right.buf.name}' {shape_text(right.ext)} disagree in {axis}: {show(x)} and {show(y)}{note}",
+                fix="A is (M, K), B is (K, N), C is (M, N); transpose_A / transpose_B read a tile the other way round",
+                other=place(right.buf.at, f"'{right.buf.name}' is made here"),
+            )
+            return
+    head = [f"{op} ", ra, ", ", rb, " -> ", mark_written(rc)]
+    value = value_of(init)
+    if value is None:
+        head += [" init(", wrap(init), ")"]
+    elif value:
+        head.append(" init(true)")
+    head.append(" trans_a" * bool(trans_a) + " trans_b" * bool(trans_b))
+    b.emit([h for h in head if h != ""])
+
+
+def gemm_v0(A, B, C, transpose_A=False, transpose_B=False, init=False):
+    """C (+)= op(A) op(B); `init` (Python or run-time) true overwrites C."""
+    _gemm("T.gemm_v0", "gemm", A, B, C, transpose_A, transpose_B, init)
+
+
+def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum=False, k_pack=1, mbar=None, init=None, **hints):
+    """C (+)= op(A) op(B); `clear_accum` true overwrites C."""
+    if policy is not None or hints or mbar is not None or k_pack != 1:
+        names = [n for n, v in (("policy", policy), ("mbar", mbar)) if v is not None] + ["k_pack"] * (k_pack != 1) + list(hints)
+        current("T.gemm").note(f"T.gemm({', '.join(names)}=...) has no effect on Ascend")
+    _gemm("T.gemm", "gemm", A, B, C, transpose_A, transpose_B, clear_accum if init is None else init)
+
+
+def mma(A, B, C, init=False):
+    """One product of L0 operands."""
+    _gemm("T.mma", "mmad", A, B, C, False, False, init)
+
+
+class GemmWarpPolicy:
+    """Names of the mainline option; no effect on Ascend."""
+
+    Square, FullRow, FullCol = "square", "full_row", "full_col"
+
+
+# ---- reductions -------------------------------------------------------------------------------------------------------
+
+
+def _reduce(op, buffer, out, dim, args, clear, real_shape):
+    what = f"T.{op}"
+    b = current(what)
+    for a in args:
+        if isinstance(a, bool):
+            clear = a
+        elif isinstance(a, (list, tuple)):
+            real_shape = a
+    src, dst = region_of(buffer, what), region_of(out, what)
+    rank = len(src.ext)
+    long = [d for d in range(rank) if d >= rank - 2]
+    axis = value_of(dim)
+    if not isinstance(axis, int) or not -min(rank, 2) <= axis < rank or (rank > 2 and 0 <= axis < rank - 2 and axis > 1):
+        fail(1004, f"{what}: dim={show(dim)} of {describe(buffer)}, which has {rank} dimensions", fix="dim is 0, 1, -1 or -2, and counts the last two dimensions")
+    if rank > 2:  # the trailing two dimensions are the tile
+        axis = long[axis] if axis < 0 else rank - 2 + axis if axis < 2 else axis
+    axis %= rank
+    if real_shape and any(not (isinstance(n, int) and n == 0) for n in real_shape):
+        window = list(real_shape)
+        at = rank - len(window)
+        src = Region(src.buf, src.off, [e if d < at or (isinstance(window[d - at], int) and window[d - at] == 0) else window[d - at] for d, e in enumerate(src.ext)])
+    kept = [e for d, e in enumerate(src.ext) if d != axis]
+    want, have = long_dims(kept), long_dims(dst.ext)
+    if len(want) != len(have) or False in [same_size(x, y) for x, y in zip(want, have)]:
+        if real_shape and isinstance(out, Buffer) and len(want) == len(have) and _fits(want, have):
+            dst = _shrink(dst, want)
+        else:
+            keep = list(src.ext)
+            keep[axis] = 1
+            b.error(
+                1012,
+                f"{what} of {shape_text(src.ext)} over dimension {axis} gives {shape_text(kept or (1,))}; '{dst.buf.name}' takes {shape_text(dst.ext)}",
+                fix=f"make '{dst.buf.name}' {shape_text(kept or (1,))} or {shape_text(keep)}",
+                other=place(dst.buf.at, f"'{dst.buf.name}' is made here"),
+            )
+            return
+    merge = not clear if not isinstance(clear, Expr) else fail(1004, f"{what}: clear={show(clear)} is known only at run time")
+    b.emit([f"{op} ", src, " -> ", mark_written(dst), f" dim({axis})" + " keep" * merge])
+
+
+def reduce_sum(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
+    """out := sums of a tile over one dimension; clear=False adds to what `out` holds."""
+    _reduce("reduce_sum", buffer, out, dim, args, clear, real_shape)
+
+
+def reduce_max(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
+    """out := maxima of a tile over one dimension."""
+    _reduce("reduce_max", buffer, out, dim, args, clear, real_shape)
+
+
+def reduce_min(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
+    """out := minima of a tile over one dimension."""
+    _reduce("reduce_min", buffer, out, dim, args, clear, real_shape)

@@ -1,0 +1,239 @@
+"""T.tile.*: operations on whole tiles in UB, destination first.
+
+`_TABLE` gives for each function the op of src/ir/ops.def and the order of its operands in the call; test/python checks
+that every op named here exists. Functions of the dialect that have no op yet are in `_NOT_YET`: an error by name.
+"""
+
+from ..errors import UnknownNameError, fail, nearest
+from ..frontend.builder import current
+from ..frontend.expr import Buffer, Region, describe, same_size, shape_text, show, value_of, wrap
+from .ops import atomic_add, clear, fill, long_dims, mark_written, region_of  # noqa: F401 - part of T.tile
+
+# name -> (op, operands after dst): r tile · e tile or scalar · s scalar
+_TABLE = {
+    "add": ("add", "re"),
+    "sub": ("sub", "re"),
+    "mul": ("mul", "re"),
+    "div": ("div", "re"),
+    "max": ("max", "re"),
+    "min": ("min", "re"),
+    "bitwise_and": ("and", "re"),
+    "bitwise_or": ("or", "re"),
+    "bitwise_xor": ("xor", "re"),
+    "bitwise_not": ("not", "r"),
+    "bitwise_lshift": ("shl", "rs"),
+    "bitwise_rshift": ("shr", "rs"),
+    "axpy": ("axpy", "rs"),
+    "mul_add_dst": ("mul_add", "rr"),
+    "leaky_relu": ("leaky_relu", "rs"),
+    "abs": ("abs", "r"),
+    "exp": ("exp", "r"),
+    "ln": ("ln", "r"),
+    "sqrt": ("sqrt", "r"),
+    "rsqrt": ("rsqrt", "r"),
+    "reciprocal": ("reciprocal", "r"),
+    "relu": ("relu", "r"),
+    "sigmoid": ("sigmoid", "r"),
+    "silu": ("silu", "r"),
+    "tanh": ("tanh", "r"),
+}
+
+_NOT_YET = (
+    "gather gatherb gather_mask topk sort sort32 merge_sort init_sort_buf transpose pow sin cos round brcb "
+    "brcb_experiment datacachecleanandinvalid_experiment row_expand_mul row_expand_mul_experiment "
+    "row_expand_sub_experiment row_expand_div_experiment reduce_sum_experiment gathermask_experiment sum_experiment "
+    "block_reduce_max block_reduce_min block_reduce_sum wholereducemax wholereducemin wholereducesum "
+    "bilinear_interpolation sub_experiment abs_experiment mins_experiment reduce_sum_mask_experiment fill_experiment"
+).split()
+
+
+def _count(ext):
+    n = 1
+    for e in ext:
+        n = n * e if isinstance(n, int) and isinstance(e, int) else None
+        if n is None:
+            return None
+    return n
+
+
+def _agree(what, dst, src):
+    """Same shape, or an input with extent 1 where the output has more."""
+    a, b = long_dims(dst.ext), long_dims(src.ext)
+    if len(a) == len(b) and False not in [same_size(x, y) for x, y in zip(a, b)]:
+        return True
+    have = [1] * (len(dst.ext) - len(src.ext)) + list(src.ext)
+    if len(have) == len(dst.ext) and all(e == 1 if isinstance(e, int) and e == 1 else same_size(e, d) is not False for e, d in zip(have, dst.ext)):
+        return True
+    current(what).error(
+        1012,
+        f"{what}: '{dst.buf.name}' takes {shape_text(dst.ext)}, '{src.buf.name}' gives {shape_text(src.ext)}",
+        fix="give both the same shape by slicing; a dimension of 1 is repeated",
+    )
+    return False
+
+
+def _operand(what, kind, v, dst):
+    if kind == "s" or (kind == "e" and not isinstance(v, (Buffer, Region))):
+        if isinstance(v, (Buffer, Region)):
+            fail(1004, f"{what} takes one value here, not the tile {describe(v)}")
+        return wrap(v, dst.dtype, f"a tile or one value for {what}")
+    return region_of(v, what)
+
+
+def _emit(what, op, dst, inputs, attrs=(), check=True):
+    if check:
+        for r in inputs:
+            if isinstance(r, Region) and not _agree(what, dst, r):
+                return
+    head = [f"{op} "]
+    for n, r in enumerate(inputs):
+        head += [", " if n else "", r]
+    current(what).emit([h for h in head if h != ""] + [" -> ", mark_written(dst), *attrs])
+
+
+def _make(name, op, kinds):
+    what = f"T.tile.{name}"
+
+    def function(dst, *operands):
+        if len(operands) != len(kinds):
+            fail(1004, f"{what} takes {len(kinds)} operands after the destination, {len(operands)} are given", fix=f"{what}(dst, {', '.join(('src', 'other')[: len(kinds)])})")
+        d = region_of(dst, what)
+        _emit(what, op, d, [_operand(what, k, v, d) for k, v in zip(kinds, operands)])
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The op `{op}` of docs/ir.md; destination first."
+    return function
+
+
+for _name, (_op, _kinds) in _TABLE.items():
+    globals()[_name] = _make(_name, _op, _kinds)
+
+
+def _first(r, count, what):
+    """The first `count` elements of a tile, as whole rows."""
+    n = value_of(count)
+    total = _count(r.ext)
+    if n is None and len(r.ext) == 1:
+        return Region(r.buf, r.off, [count])
+    if n is None or total is None or n == total:
+        return r
+    if n > total:
+        fail(1012, f"{what} of {show(count)} elements; {describe(r)} has {total}")
+    rows = total // (r.ext[-1] or 1)
+    if rows == 1:
+        return Region(r.buf, r.off, list(r.ext[:-1]) + [n])
+    if len(long_dims(r.ext)) <= 2 and n % r.ext[-1] == 0:
+        return Region(r.buf, r.off, list(r.ext[:-2]) + [n // r.ext[-1], r.ext[-1]])
+    fail(1012, f"{what} of {n} elements of {describe(r)}, which is not a number of whole rows", fix="slice the tile")
+
+
+_MODES = {"CAST_NONE", "CAST_RINT", "CAST_FLOOR", "CAST_CEIL", "CAST_ROUND", "CAST_TRUNC", "CAST_ODD"}
+
+
+def cast(dst, src, mode="CAST_RINT", count=None):
+    """dst := src in dst's dtype; mode CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC or CAST_ODD."""
+    mode = str(mode).rsplit(".", 1)[-1].upper()
+    if mode not in _MODES:
+        fail(1004, f"'{mode}' is not a rounding mode of T.tile.cast", fix=f"one of {', '.join(sorted(_MODES))}")
+    d, s = region_of(dst, "T.tile.cast"), region_of(src, "T.tile.cast")
+    if count is not None:
+        d, s = _first(d, count, "T.tile.cast"), _first(s, count, "T.tile.cast")
+    _emit("T.tile.cast", "cast", d, [s], [f" mode({mode[5:].lower()})"])
+
+
+def compare(dst, src0, src1, mode):
+    """Bit k of the mask := src0[k] ? src1[k], lowest bit first; mode EQ NE GT GE LT LE."""
+    mode = str(mode).rsplit(".", 1)[-1].lower()
+    if mode not in ("eq", "ne", "gt", "ge", "lt", "le"):
+        fail(1004, f"'{mode}' is not a comparison of T.tile.compare", fix="one of EQ, NE, GT, GE, LT, LE")
+    a = region_of(src0, "T.tile.compare")
+    b = _operand("T.tile.compare", "e", src1, a)
+    if isinstance(b, Region) and not _agree("T.tile.compare", a, b):
+        return
+    _emit("T.tile.compare", "compare", region_of(dst, "T.tile.compare"), [a, b], [f" cmp({mode})"], check=False)
+
+
+def select(dst, selMask, src0, src1, selMode="VSEL_TENSOR_TENSOR_MODE"):
+    """Mask bit 1: src0, 0: src1."""
+    d, m = region_of(dst, "T.tile.select"), region_of(selMask, "T.tile.select")
+    a, b = (_operand("T.tile.select", "e", v, d) for v in (src0, src1))
+    for r in (a, b):
+        if isinstance(r, Region) and not _agree("T.tile.select", d, r):
+            return
+    repeat = "CMPMASK" in str(selMode).upper()
+    _emit("T.tile.select", "select", d, [m, a, b], [" maskrep"] if repeat else [], check=False)
+
+
+def broadcast(dst, src, axis=None):
+    """[1, N], [M, 1], [N] or [M] to [M, N]; `axis` is the dimension that is repeated."""
+    what = "T.tile.broadcast"
+    d, s = region_of(dst, what), region_of(src, what)
+    rows, cols = d.ext[-2] if len(d.ext) > 1 else 1, d.ext[-1]
+    long = long_dims(s.ext)
+    if len(long) == len(long_dims(d.ext)) and False not in [same_size(x, y) for x, y in zip(long, long_dims(d.ext))]:
+        current(what).emit(["copy ", s, " -> ", mark_written(d)])
+        return
+    if len(s.ext) > 1 and axis is None and len(long) == 1:
+        axis = 0 if isinstance(s.ext[-2], int) and s.ext[-2] == 1 else 1
+    if axis is None and len(long) == 1:
+        axis = 0 if same_size(long[0], cols) is not False else 1
+    if not long:
+        axis = 0 if axis is None else axis
+    axis = None if axis is None else value_of(axis) % 2
+    want = (cols, rows)[axis] if axis is not None else None
+    if axis is None or len(long) > 1 or (long and same_size(long[0], want) is False):
+        fail(1012, f"{what}: {describe(s)} does not broadcast to {describe(d)}", fix="the source is [1, N], [M, 1], [N] or [M] for a destination [M, N]")
+    at = len(d.ext) - 2 + axis if len(d.ext) > 1 else 0
+    current(what).emit(["broadcast ", s, " -> ", mark_written(d), f" dim({at})"])
+
+
+def createvecindex(dst, first):
+    """first, first + 1, ..."""
+    arith_progression(dst, first, 1)
+
+
+def arith_progression(dst, first, diff, count=None):
+    """first + k * diff."""
+    what = "T.tile.arith_progression"
+    d = region_of(dst, what)
+    if count is not None:
+        d = _first(d, count, what)
+    _emit(what, "arange", d, [wrap(first, d.dtype), wrap(diff, d.dtype)])
+
+
+def _clamp(what, out, buffer, low, high, count):
+    d, s = region_of(out, what), region_of(buffer, what)
+    if count is not None:
+        d, s = _first(d, count, what), _first(s, count, what)
+    if low is not None:
+        _emit(what, "max", d, [s, _operand(what, "s", low, d)])
+        s = d
+    if high is not None:
+        _emit(what, "min", d, [s, _operand(what, "s", high, d)])
+
+
+def clamp(out, buffer, low, high, count=None):
+    """min(max(x, low), high)."""
+    _clamp("T.tile.clamp", out, buffer, low, high, count)
+
+
+def clamp_max(out, buffer, high, count=None):
+    """min(x, high)."""
+    _clamp("T.tile.clamp_max", out, buffer, None, high, count)
+
+
+def clamp_min(out, buffer, low, count=None):
+    """max(x, low)."""
+    _clamp("T.tile.clamp_min", out, buffer, low, None, count)
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _NOT_YET:
+        fail(1002, f"T.tile.{name} is not supported yet: the chip model has no op for it", kind=UnknownNameError)
+    near = nearest(name, list(_TABLE) + [n for n in globals() if callable(globals()[n])] + _NOT_YET)
+    fail(1001, f"T.tile has no '{name}'", fix=f"did you mean T.tile.{near}?" if near else "docs/language.md lists the operations", kind=UnknownNameError)
+
+
+__all__ = [*_TABLE, "fill", "clear", "cast", "compare", "select", "broadcast", "createvecindex", "arith_progression", "clamp", "clamp_max", "clamp_min", "atomic_add"]
