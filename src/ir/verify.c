@@ -6,8 +6,9 @@
  *
  * A rule speaks only of what is certain. Sizes are often symbolic, so a rule that compares numbers does so when both
  * are constants (or differ by a constant) and is silent otherwise; the simulator checks the rest. For bounds there are
- * two proofs: the interval of an offset lies outside for all values, or an end of the interval lies outside and is reached.
- * The second needs an `exact` expression (every index in it once, with constant bounds) in a place that always runs.
+ * two proofs: the interval of an offset lies outside for all values, or an end of the interval lies outside and is
+ * reached. The second needs an `exact` expression (every index in it once, with constant bounds) in a place that
+ * always runs.
  *
  * Breaks of the data model (which the text cannot express, only a faulty pass) are reported as TL0002. */
 #include "ir.h"

@@ -479,10 +479,10 @@ static bool rows_of(Verifier *v, const IrStmt *s, const IrRegion *r, Rows *out) 
   return true;
 }
 
-static void check_start(Verifier *v, const IrStmt *s, const IrRegion *r, const Rows *x) {
+static void check_start(Verifier *v, const IrStmt *s, const IrRegion *r, const IrExpr *off) {
   int size = dtype_size(r->buf->type);
   int64_t rest;
-  if (r->buf->space != SPACE_UB || !residue(x->e.off, 32 / size, &rest) || !rest) return;
+  if (r->buf->space != SPACE_UB || !residue(off, 32 / size, &rest) || !rest) return;
   Diag *g = bad(v, UB_START, "operand %s of '%s' starts %lld bytes after a multiple of 32", region_text(v, r),
                 oname(s), ll(rest * size));
   diag_fix(v->d, g, "start on a multiple of %d elements of %s", 32 / size, tname(r->buf->type));
@@ -496,49 +496,16 @@ static void check_pitch(Verifier *v, const IrStmt *s, const IrRegion *r, int64_t
   diag_fix(v->d, g, "pad the rows of %%%s to a multiple of %d elements", r->buf->name, 32 / size);
 }
 
-static void bad_form(Verifier *v, const IrStmt *s, const IrRegion *a, const IrRegion *b) {
-  Diag *g = bad(v, VECTOR_FORM, "'%s' has operands %s and %s", oname(s), region_text(v, a), region_text(v, b));
-  diag_fix(v->d, g, "use rows of the same count and length, one row for all, or rows of 32 bytes");
-}
-
-/* The rows and columns an instruction runs over: from an operand that is not one run, result first. A result that is
- * one run takes them from the inputs; all one run: one row. Unknown numbers are -1. */
-static void form_of(const IrStmt *s, const Rows *x, int dst, int64_t *rows, int64_t *cols) {
-  *rows = x[dst].rows;
-  *cols = x[dst].cols;
-  for (int i = 0; i < dst && *rows == 1 && *cols > 0; i++) {
-    if (s->args[i].kind != ARG_REGION || is_mask(s, i) || x[i].rows <= 1 || *cols % x[i].rows) continue;
-    *cols /= x[i].rows;
-    *rows = x[i].rows;
-  }
-}
-
-/* One input against rows x cols. A contiguous input reads as one run; then its count says what it is. */
-static void check_input_form(Verifier *v, const IrStmt *s, int i, const Rows *x, int dst, int64_t rows, int64_t cols) {
-  const IrRegion *r = &s->args[i].region, *d = &s->args[dst].region;
-  int64_t c0 = dtype_c0(r->buf->type);
-  if (x->rows < 0 || x->cols < 0 || rows < 0 || cols < 0) return;
-  int64_t total = rows * cols, count = x->rows * x->cols;
-  bool fits;
-  if (x->rows > 1) fits = x->rows == rows && (x->cols == cols || x->cols == c0);
-  else if (rows > 1) fits = count == total || count == cols || count == rows * c0;
-  else fits = count == total || (count && total % count == 0) || (count % c0 == 0 && total % (count / c0) == 0);
-  if (!fits) {
-    bad_form(v, s, r, d);
-    return;
-  }
-  if (x->rows > 1) check_pitch(v, s, r, x->rows, x->pitch);
-  else if (rows > 1 && count == total) check_pitch(v, s, r, rows, cols);
-}
-
 static void check_row_bytes(Verifier *v, const IrStmt *s, int64_t rows, int64_t cols) {
   int widest = 0;
-  for (int i = 0; i < s->n_args; i++)
-    if (s->args[i].kind == ARG_REGION && !is_mask(s, i))
-      widest = dtype_size(s->args[i].region.buf->type) > widest ? dtype_size(s->args[i].region.buf->type) : widest;
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || is_mask(s, i)) continue;
+    int size = dtype_size(s->args[i].region.buf->type);
+    if (size > widest) widest = size;
+  }
   if (rows <= 1 || cols * widest <= 256) return;
-  Diag *g = bad(v, VECTOR_ROW, "'%s' has %lld rows of %lld elements, %lld bytes each", oname(s), ll(rows),
-                ll(cols), ll(cols * widest));
+  Diag *g = bad(v, VECTOR_ROW, "'%s' has %lld rows of %lld elements, %lld bytes each", oname(s), ll(rows), ll(cols),
+                ll(cols * widest));
   diag_fix(v->d, g, "cut the rows into pieces of at most %d elements", 256 / widest);
 }
 
@@ -555,63 +522,53 @@ static bool equal_or_apart(Verifier *v, const IrRegion *a, const IrRegion *b) {
   return equal;
 }
 
-static void check_elementwise(Verifier *v, const IrStmt *s) {
-  int n_in = ir_n_in(s->op), dst = s->op == OP_COMPARE ? 0 : n_in;
-  Rows x[4];
-  for (int i = 0; i < s->n_args; i++) {
-    if (s->args[i].kind != ARG_REGION) continue;
-    if (!rows_of(v, s, &s->args[i].region, &x[i])) return;
-    check_start(v, s, &s->args[i].region, &x[i]);
+/* Starts, pitches and the length of rows; the form itself is read by ir_vec. The result of `row_*` starts anywhere. */
+static void check_vector(Verifier *v, const IrStmt *s) {
+  IrVec x;
+  bool reduces = s->op == OP_ROW_SUM || s->op == OP_ROW_MAX || s->op == OP_ROW_MIN;
+  if (!ir_vec(v->k, s, &x)) {
+    Diag *g;
+    if (reduces) {
+      g = bad(v, ROW_RESULT, "'%s' from %s to %s", oname(s), operand_text(v, in_region(s, 0)),
+              operand_text(v, out_region(s)));
+      diag_fix(v->d, g, "write one row with one element for each row of %%%s", in_region(s, 0)->buf->name);
+    } else {
+      Text t;
+      text_init(&t, v->a);
+      for (int i = 0; i < s->n_args; i++)
+        if (in_region(s, i)) text_printf(&t, "%s%s", t.len ? ", " : "", region_text(v, in_region(s, i)));
+      g = bad(v, VECTOR_FORM, "'%s' cannot run over %s in one instruction", oname(s), text_str(&t));
+      diag_fix(v->d, g, "use rows of the same count and length, one row for all, or rows of 32 bytes");
+    }
+    return;
   }
-  int64_t rows, cols;
-  form_of(s, x, s->op == OP_COMPARE ? 0 : dst, &rows, &cols);
-  check_row_bytes(v, s, rows, cols);
-  check_pitch(v, s, &s->args[dst].region, rows, x[dst].rows > 1 ? x[dst].pitch : cols);
-  for (int i = 0; i < n_in; i++)
-    if (s->args[i].kind == ARG_REGION && !is_mask(s, i) && i != dst) check_input_form(v, s, i, &x[i], dst, rows, cols);
+  int64_t rows = const_or(x.rows), cols = const_or(x.cols);
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || (reduces && i == 1)) continue;
+    check_start(v, s, &s->args[i].region, x.arg[i].off);
+    if (!is_mask(s, i)) check_pitch(v, s, &s->args[i].region, rows, x.arg[i].pitch);
+  }
+  check_row_bytes(v, s, reduces && rows == 1 ? 2 : rows, cols);
   const IrRegion *out = out_region(s);
-  for (int i = 0; i < n_in; i++) {
+  for (int i = 0; i < ir_n_in(s->op) && !reduces; i++) {
     const IrRegion *r = in_region(s, i);
     if (!r || r->buf != out->buf || equal_or_apart(v, r, out)) continue;
-    Diag *g = bad(v, OVERLAP, "'%s' reads %s while it writes %s", oname(s), region_text(v, r),
-                  region_text(v, out));
+    Diag *g = bad(v, OVERLAP, "'%s' reads %s while it writes %s", oname(s), region_text(v, r), region_text(v, out));
     diag_fix(v->d, g, "write to another buffer, or to exactly the elements that are read");
   }
 }
 
-static void check_row_reduce(Verifier *v, const IrStmt *s) {
-  const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
-  Rows a, b;
-  if (!rows_of(v, s, src, &a) || !rows_of(v, s, dst, &b)) return;
-  check_start(v, s, src, &a);
-  int64_t rows = a.rows, cols = a.cols, n = b.rows < 0 || b.cols < 0 ? -1 : b.rows * b.cols;
-  if (rows == 1 && n > 1 && cols > 0 && cols % n == 0) { /* a source without gaps reads as one run */
-    rows = n;
-    cols /= n;
-    a.pitch = cols;
-  }
-  if (b.rows > 1 || (rows > 0 && n >= 0 && n != rows)) {
-    Diag *g = bad(v, ROW_RESULT, "'%s' of %s, %lld rows, into %s", oname(s), region_text(v, src), ll(rows),
-                  region_text(v, dst));
-    diag_fix(v->d, g, "write to a row of %lld elements", ll(rows));
-    return;
-  }
-  check_row_bytes(v, s, rows > 1 ? rows : 2, cols);
-  check_pitch(v, s, src, rows, a.pitch);
-}
-
 static void check_brcb(Verifier *v, const IrStmt *s) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
-  Rows a, b;
-  if (!rows_of(v, s, src, &a) || !rows_of(v, s, dst, &b)) return;
-  check_start(v, s, src, &a);
-  check_start(v, s, dst, &b);
-  check_pitch(v, s, dst, b.rows, b.pitch);
-  int64_t c0 = dtype_c0(src->buf->type);
-  bool known = a.rows > 0 && a.cols > 0 && b.rows > 0 && b.cols > 0;
-  if (!known || (a.rows == 1 && a.cols % 8 == 0 && b.rows * b.cols == a.cols * c0 && b.cols % c0 == 0)) return;
+  IrVec x;
+  bool fits = ir_vec(v->k, s, &x);
+  if (fits) {
+    check_start(v, s, src, x.arg[0].off);
+    check_start(v, s, dst, x.arg[1].off);
+  }
+  if (fits && (const_or(x.rows) < 0 || x.rows->i % 8 == 0)) return;
   Diag *g = bad(v, BRCB_SHAPE, "'brcb' from %s to %s", operand_text(v, src), operand_text(v, dst));
-  diag_fix(v->d, g, "read a row of n elements, n a multiple of 8, and write [n, %lld]", ll(c0));
+  diag_fix(v->d, g, "read a row of n elements, n a multiple of 8, and write [n, %d]", dtype_c0(src->buf->type));
 }
 
 static void check_dma(Verifier *v, const IrStmt *s) {
@@ -619,7 +576,7 @@ static void check_dma(Verifier *v, const IrStmt *s) {
   const IrRegion *ub = &s->args[in].region, *gm = &s->args[!in].region;
   Rows u, g;
   if (!rows_of(v, s, ub, &u) || !rows_of(v, s, gm, &g)) return;
-  check_start(v, s, ub, &u);
+  check_start(v, s, ub, u.e.off);
   bool one_u = u.rows == 1, one_g = g.rows == 1;
   bool same = one_u || one_g ? !differ(v, ir_count(v->k, ub), ir_count(v->k, gm))
                              : !differ(v, u.e.rows, g.e.rows) && !differ(v, u.e.cols, g.e.cols);
@@ -695,11 +652,8 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
   case OP_L0C_TO_L1: check_fractal_move(v, s); return;
   case OP_MMAD: check_mmad_limit(v, s); return;
   case OP_BRCB: check_brcb(v, s); return;
-  case OP_ROW_SUM:
-  case OP_ROW_MAX:
-  case OP_ROW_MIN: check_row_reduce(v, s); return;
   default:
-    if (is_elementwise(s->op)) check_elementwise(v, s);
+    if (op_info[s->op].pipe == PIPE_V) check_vector(v, s);
   }
 }
 

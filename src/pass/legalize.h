@@ -36,7 +36,7 @@ typedef struct {
   Loc loc;
   IrBlock allocs;   /* temporaries of this statement */
   IrBlock *out;     /* where the next instruction goes */
-  bool failed;
+  bool failed, warned;
 } Lg;
 
 /* ---- form ---- */

@@ -15,6 +15,7 @@ typedef struct {
 } Axis;
 
 typedef struct { IrBuf *buf; uint32_t span; bool mask, busy; } Temp;
+typedef struct { IrVar *var; IrExpr *by; } LetValue;
 typedef struct { IrRegion from; IrBuf *tile; } GmTile; /* a piece of GM that already stands in a temporary */
 
 /* What one `parallel` statement needs while it is taken apart. */
@@ -26,11 +27,14 @@ typedef struct {
   IrBlock *cur;       /* where statements go */
   IrBlock *allocs;    /* temporaries of the statement, put before root */
   Loc loc;
+  Axis all[MAX_AXES]; /* the indices of the parallel */
+  int n_all;
   Axis ax[MAX_AXES];  /* the box of the statement at hand */
   int n;
   uint32_t full;      /* the axes that the left side spans */
   bool loose_dst;     /* the left side's dimensions do not stand where the box has them */
-  Vec(Temp) temps;    /* reusable inside one statement */
+  Vec(LetValue) lets; /* lets of the body and what stands for them */
+  Vec(Temp) temps;    /* reusable from one operation to the next */
   Vec(GmTile) gm;
   int64_t temp_bytes; /* allocated by the statement at hand */
   bool unsized;       /* a temporary of unknown size was needed */
@@ -76,18 +80,22 @@ void scalar_statement(Par *v, const Work *w, const char *why, const char *fix);
 void vector_statement(Par *v, const Work *w);
 static inline bool vector_space(Space s) { return s == SPACE_UB || s == SPACE_SHARED || s == SPACE_FRAGMENT; }
 
+/* Index expression e as offset + one axis of `mask` (axis -1: none); false: it is something else. */
+bool axis_index(Par *v, IrExpr *e, uint32_t mask, int *axis, IrExpr **offset);
+uint32_t left_axes(const Par *v, const Work *w);
+
 /* ---- parallel_gemm.c ---- */
-typedef struct { bool first; bool always; IrExpr *when; IrStmt *clear; } FirstTime;
-bool gemm_statement(Par *v, const Work *w, Axis *ax, int n);
-void gemm_init(PassCtx *p, IrStmt *s, const Par *v);
+bool gemm_statement(Par *v, const Work *w); /* false: w is no matrix product that the cube takes */
+void gemm_init(PassCtx *p, IrStmt *s, const Par *v); /* decides `init` of a gemm that does not say */
 
 /* ---- parallel.c ---- */
-/* Has nothing been written to buf before the place `at` (v: inside the parallel at hand)? */
+/* Has nothing been written to buf before `at`, or, with v, before what v has emitted so far? */
 bool never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v);
-/* The condition that block `b` runs for the first time since buf was declared: an expression over the loops between,
- * leaving out loops whose variable stands in `idx`. *flag is set where only a variable can tell. */
-IrExpr *first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n_idx, IrBlock *b, const Par *v, bool *flag);
-IrStmt *find_alloc(IrKernel *k, const IrBuf *buf);
+/* The condition that block b runs for the first time since buf was declared, from the loops between; loops whose variable
+ * stands in the n indices idx visit other elements each time and do not count. NULL: needs first_flag. */
+IrExpr *first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v);
+IrVar *first_flag(PassCtx *p, const IrBuf *buf, Loc loc); /* `var %first: bool = true` beside the declaration of buf */
+void emit_flag_off(Par *v, IrVar *flag, IrStmt *after);
 void note_acc_init(PassCtx *p, const IrBuf *buf, Loc loc);
 
 #endif

@@ -130,6 +130,13 @@ static Linear linear(const Par *v, IrExpr *e, uint32_t mask) {
   return bad;
 }
 
+bool axis_index(Par *v, IrExpr *e, uint32_t mask, int *axis, IrExpr **offset) {
+  Linear l = linear(v, e, mask);
+  *axis = l.axis;
+  *offset = l.rest;
+  return l.ok && (l.axis < 0 || l.coef == 1);
+}
+
 static void refuse(Access *a, const char *why, const char *fix) {
   if (!a->ok) return;
   a->ok = false;
@@ -915,7 +922,7 @@ Work work_subst(Par *v, const Work *w, const IrVar *var, IrExpr *by) {
   return r;
 }
 
-static uint32_t left_axes(const Par *v, const Work *w) {
+uint32_t left_axes(const Par *v, const Work *w) {
   uint32_t m = 0;
   for (int d = 0; d < w->buf->rank; d++) m |= axes_of(v, w->idx[d]);
   return m;

@@ -367,6 +367,34 @@ static void drop_implied(Sync *y) {
   }
 }
 
+/* Two flags of one pipe pair whose ends are neighbours serve as well as one: the later set, the earlier wait. Neighbours means that
+ * nothing but instructions of the same pipe stands between, so nothing is held up that matters. */
+static bool neighbours(const IrStmt *a, const IrStmt *b, Pipe pipe) {
+  if (!a || !b) return a == b;
+  if (a->block != b->block) return false;
+  if (a->id > b->id) return neighbours(b, a, pipe);
+  for (const IrStmt *s = a; s != b; s = s->next)
+    if (!ir_is_op(s) || op_info[s->op].pipe != pipe) return false;
+  return ir_is_op(b) && op_info[b->op].pipe == pipe;
+}
+
+static void merge_flags(Sync *y) {
+  for (uint32_t i = 0; i < y->flags.len; i++)
+    for (uint32_t j = 0; j < y->flags.len; j++) {
+      Flag f = y->flags.data[i], g = y->flags.data[j];
+      if (i == j || f.dead || g.dead || f.src != g.src || f.dst != g.dst || f.src == PIPE_COUNT || f.n != g.n || f.loop != g.loop) continue;
+      if (f.rotor != g.rotor || !neighbours(f.after, g.after, f.src) || !neighbours(f.before, g.before, f.dst)) continue;
+      Flag both = f;
+      if (g.after->id > f.after->id) both.after = g.after;
+      if (g.before->id < f.before->id) both.before = g.before;
+      y->flags.data[i].dead = y->flags.data[j].dead = true;
+      add_flag(y, both);
+      if (replay(y)) break;
+      y->flags.data[y->flags.len - 1].dead = true;
+      y->flags.data[i].dead = y->flags.data[j].dead = false;
+    }
+}
+
 /* ---- ids ------------------------------------------------------------------------------------------------------------------------- */
 
 static bool id_is_free(const Sync *y, const Flag *f, int32_t base, bool shared) {
@@ -484,6 +512,8 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
     diag_fix(p->diags, g, "use loops instead of repeated statements, or T.barrier_all() between phases");
     return false;
   }
+  drop_implied(y);
+  merge_flags(y);
   drop_implied(y);
   assign_ids(y);
   write_down(y);

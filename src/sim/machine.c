@@ -216,7 +216,7 @@ static void core_start(Core *c, int64_t block) {
   for (int sp = 0; sp < SPACE_COUNT; sp++) {
     if (!c->mem[sp]) continue;
     memset(c->mem[sp], 0xff, (size_t)s->used[sp]);
-    if (c->shadow[sp]) shadow_reset(c->shadow[sp], s->used[sp]);
+    if (c->shadow[sp]) shadow_reset(c->m, c->shadow[sp]);
   }
   for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++) c->flag[f].set = c->flag[f].wait_tick = 0;
   for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) c->cross[f].head = c->cross[f].tail = 0;

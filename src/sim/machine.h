@@ -50,7 +50,7 @@ typedef enum {
 typedef struct { uint16_t op, aux; int32_t d, a, b, to; } Code;
 
 /* One element of a buffer, read or written by pipe S. */
-typedef struct { int32_t buf, idx[IR_MAX_RANK]; const IrStmt *stmt; bool is_store; } Element;
+typedef struct { uint32_t id; int32_t buf, idx[IR_MAX_RANK]; const IrStmt *stmt; bool is_store; } Element;
 
 /* A region operand: registers with its offsets and extents. */
 typedef struct {
@@ -62,7 +62,7 @@ typedef struct {
 
 typedef struct Inst Inst;
 struct Inst {
-  uint32_t id; /* dense over both programs, from 1 */
+  uint32_t id; /* dense over instructions and elements of both programs, from 1: names who touched a byte */
   const IrStmt *stmt;
   uint16_t op; /* StmtOp */
   uint8_t pipe;
@@ -177,19 +177,19 @@ typedef enum {
   TOUCH_READ,      /* must hold values */
   TOUCH_READ_ANY,  /* read, but whether it holds values does not matter */
   TOUCH_WRITE,
-  TOUCH_SPOIL      /* written with nothing of meaning */
+  TOUCH_SPOIL,     /* written with nothing of meaning */
+  TOUCH_ATOMIC     /* added to; two of them need no order */
 } TouchKind;
 
 typedef struct {
   struct Core *core;
-  const Entry *entry;
-  const Inst *inst;
+  const IrStmt *stmt;
+  uint32_t who;
   Pipe pipe;
-  bool mark;
-  int arg;
+  bool mark; /* false: look for hazards; true: remember the access */
 } Toucher;
 
-/* `count` ranges of `len` bytes, `stride` apart, from byte `at` of operand t->arg's buffer. */
+/* `count` ranges of `len` bytes, `stride` apart, from byte `at` of the buffer. */
 void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count, int64_t stride);
 
 /* ---- cores -------------------------------------------------------------------------------------------------------- */
@@ -241,17 +241,15 @@ typedef struct Core {
 typedef struct {
   DiagCode code;
   int64_t block;
-  const IrStmt *at, *with;
   Loc loc, other;
-  const char *text, *other_text, *fix;
+  const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
 } Fault;
 
 typedef struct { /* an access to a GM tensor that several blocks touch */
   int64_t block;
-  const Inst *inst;
-  const IrStmt *stmt;
+  uint32_t who;
   int32_t buf;
-  bool write, atomic;
+  TouchKind kind;
   int64_t at, len, count, stride;
 } GmAccess;
 
@@ -263,6 +261,7 @@ typedef struct Machine {
   int32_t n_cores, n_comp;
   Core *core;
   struct GmShadow *gm; /* shadow of GM tensors within the machine's blocks */
+  struct SplitLane *free_lanes;
   uint32_t *all_clock; /* n_comp: scratch */
   Vec(Fault) faults;
   Map fault_keys;
@@ -282,6 +281,7 @@ typedef struct Sim {
   SimBuf *buf; /* by buffer id */
   uint32_t n_buf;
   Program prog[2]; /* cube, vector */
+  const IrStmt **who; /* statement of each id of an instruction or element */
   Reg *param;      /* by variable id: scalar parameters */
   int64_t blocks, grid[3];
   int32_t cores_per_block; /* simulated: cube and vector cores with a program */
@@ -310,7 +310,7 @@ static inline uint8_t *buf_ptr(const Core *c, const SimBuf *b, int64_t at) {
 }
 
 /* program.c */
-bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t first_inst, Program *out);
+bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *next_id, Program *out);
 Reg *eval_params(Arena *a, const IrKernel *k, const SimArg *args); /* by variable id */
 bool eval_const(const IrKernel *k, const Reg *vars, const IrExpr *e, int64_t *out); /* shapes and grid extents */
 
@@ -351,11 +351,22 @@ bool pipes_empty(const Core *c);
 void report_deadlock(Machine *m);
 void report_flags_left(Machine *m);
 
-/* check.c */
+/* shadow.c */
 Shadow *shadow_new(Machine *m, int64_t bytes);
-void shadow_reset(Shadow *s, int64_t bytes);
+void shadow_reset(Machine *m, Shadow *s); /* a new block: no byte holds a value */
 struct GmShadow *gm_shadow_new(Machine *m);
 void gm_shadow_reset(Machine *m);
+
+typedef struct { int64_t lo, hi; uint32_t key, who; } Hit; /* bytes of the range, and the access before: lane key, who */
+typedef enum { LANE_READ, LANE_WRITE, LANE_ATOMIC, LANE_KINDS } LaneKind;
+/* Bytes [lo, hi) of a local memory (b NULL) or a GM tensor. */
+bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, const uint32_t *seen,
+                     bool in_order, Hit *hit);
+bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, Hit *hit);
+void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, uint32_t tick, uint32_t who);
+void shadow_define(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, bool defined);
+
+/* check.c */
 void observe(Core *c, const Entry *e); /* look, then mark */
 void observe_element(Core *c, const Element *el, int64_t at);
 bool fault_known(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with); /* already reported: spare the text */

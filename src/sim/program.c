@@ -14,7 +14,7 @@ typedef struct {
   Diags *diags;
   const IrKernel *k;
   char side;
-  uint32_t first_inst;
+  uint32_t next_id;
   Vec(Code) code;
   Vec(Inst) inst;
   Vec(Element) elem;
@@ -53,7 +53,7 @@ static void refuse(Build *b, const char *what, const char *name) {
 static int32_t expr(Build *b, const IrExpr *e);
 
 static int32_t element(Build *b, const IrBuf *buf, IrExpr *const *idx, bool is_store) {
-  Element el = {.buf = (int32_t)buf->id, .stmt = b->stmt, .is_store = is_store};
+  Element el = {.id = b->next_id++, .buf = (int32_t)buf->id, .stmt = b->stmt, .is_store = is_store};
   if ((buf->space != SPACE_GM && buf->space != SPACE_UB) || (buf->space == SPACE_UB && buf->layout != LAYOUT_ND))
     refuse(b, "pipe s reaches single elements of gm and row-major ub only, not of", arena_printf(b->arena, "%%%s", buf->name));
   for (int i = 0; i < buf->rank; i++) el.idx[i] = expr(b, idx[i]);
@@ -125,7 +125,7 @@ static void operand(Build *b, const IrArg *a, Operand *o) {
 }
 
 static void add_inst(Build *b, Inst *i) {
-  i->id = b->first_inst + b->inst.len;
+  i->id = b->next_id++;
   i->stmt = b->stmt;
   i->op = b->stmt->op;
   vec_push(b->arena, &b->inst, *i);
@@ -256,6 +256,7 @@ static void store_stmt(Build *b, const IrStmt *s) {
   if (s->store.accumulate) {
     Element from = b->elem.data[el];
     from.is_store = false;
+    from.id = b->next_id++;
     vec_push(b->arena, &b->elem, from);
     int32_t old = temp(b), sum = temp(b);
     emit(b, C_LOAD, 0, old, (int32_t)b->elem.len - 1, 0);
@@ -313,8 +314,8 @@ static void block(Build *b, const IrBlock *blk) {
   for (const IrStmt *s = blk->first; s; s = s->next) stmt(b, s);
 }
 
-bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t first_inst, Program *out) {
-  Build b = {.arena = a, .diags = d, .k = k, .side = side, .first_inst = first_inst, .out = out, .ok = true};
+bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *next_id, Program *out) {
+  Build b = {.arena = a, .diags = d, .k = k, .side = side, .next_id = *next_id, .out = out, .ok = true};
   memset(out, 0, sizeof *out);
   for (uint32_t v = 0; v < k->vars.len + 1; v++) temp(&b);
   block(&b, &k->body);
@@ -328,6 +329,7 @@ bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t fi
   out->n_elem = (int32_t)b.elem.len;
   out->init = b.init.data;
   out->n_reg = (int32_t)b.init.len;
+  *next_id = b.next_id;
   return b.ok;
 }
 
