@@ -57,20 +57,24 @@ typedef struct {
 TL_API int tl_lower(TlContext *c, const TlLower *opt);
 /* IR text after the named pass; needs keep_text. NULL: no such pass (diagnostic). */
 TL_API const char *tl_text_after(TlContext *c, const char *pass);
-/* i-th pass name with its one-line description ("name\tdoc"), NULL past the end. */
-TL_API const char *tl_pass_at(int i);
+/* The i-th pass in order with its one-line description; 0 past the end. The strings are constants. */
+TL_API int tl_pass_at(int i, const char **name, const char **doc);
 /* What was chosen and why, for people: buffers by memory with bytes used of bytes there, live ranges, flags with the hazard each orders, remarks. */
 TL_API const char *tl_explain(TlContext *c);
-/* The same as JSON: {"kernel","chip","cores","buffers":[{name,space,dtype,shape,layout,addr,bytes,live:[from,to],why,line}],
- * "memory":[{space,used,available}],"flags":[{kind,src,dst,id,why,line}],"remarks":[{pass,line,text}],"times":[{pass,seconds}]} */
+/* The same as JSON; `live` counts statements in program order, `why`, `chip`, `cores`, `src`, `dst`, `id` may be null:
+ * {"kernel","chip","cores","buffers":[{name,space,dtype,shape,layout,addr,bytes,live:[from,to],why,line}],
+ * "memory":[{space,used,available}],"flags":[{kind,src,dst,id,hand,why,line}],"remarks":[{pass,line,text}],"times":[{pass,seconds}]} */
 TL_API const char *tl_explain_json(TlContext *c);
-/* Parameters as JSON: [{"name","kind":"tensor"|"scalar","dtype","shape":[int | "expr text"],"out":bool,"workspace":bool}], and grid. */
+/* What the kernel takes: {"kernel":name,"params":[{"name","kind":"tensor"|"scalar","dtype", and for tensors
+ * "shape":[int | "expr text"],"out":bool,"workspace":bool}],"grid":[int | "expr text"]} */
 TL_API const char *tl_signature_json(TlContext *c);
 
 /* ---- writing ------------------------------------------------------------------------------------------------- */
 
 /* C++ source for "ascendc" (= "auto") or "pto" from the lowered program; NULL with diagnostics if it cannot. */
 TL_API const char *tl_emit(TlContext *c, const char *target);
+/* The i-th target's name, NULL past the end. */
+TL_API const char *tl_target_at(int i);
 
 /* ---- simulation ----------------------------------------------------------------------------------------------- */
 
@@ -95,8 +99,12 @@ TL_API const char *tl_diags_json(TlContext *c);
 /* For a terminal, one paragraph each, with the line of the .tl text and a caret when the place is in the .tl text. */
 TL_API const char *tl_diags_text(TlContext *c);
 TL_API void tl_diags_clear(TlContext *c);
-/* Chips: "name\tfamily\taic\taiv\tmhz", NULL past the end. */
-TL_API const char *tl_chip_at(int i);
+
+/* ---- chips ------------------------------------------------------------------------------------------------------ */
+
+typedef struct { const char *name, *family; int cube_cores, vector_cores, mhz; } TlChip;
+/* The i-th chip; 0 past the end. */
+TL_API int tl_chip_at(int i, TlChip *out);
 
 #ifdef __cplusplus
 }

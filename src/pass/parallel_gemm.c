@@ -164,7 +164,7 @@ static void emit_gm_product(Par *v, const Work *w, Product *p, IrRegion acc) {
   if (s) v->cur = &s->alt;
   if (!when || s) emit(v, OP_ATOMIC_ADD, 2, ir_arg_region(acc), ir_arg_region(p->c.r));
   v->cur = outer;
-  if (flag) emit_flag_off(v, flag, NULL);
+  if (flag) emit_flag_off(v, flag);
   if (fresh) note_acc_init(v->p, w->buf, v->loc);
 }
 

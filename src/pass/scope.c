@@ -7,22 +7,17 @@
  *
  * A UB tile whose rows are not whole 32-byte blocks cannot be the target of a DMA of several rows; when a copy needs that,
  * the tile's last dimension is padded here, once, and every later pass sees an ordinary buffer. */
-#include "pass.h"
+#include "scope.h"
 
-#include <string.h>
-
-enum { USE_GEMM_AB = 1, USE_MMAD_A = 2, USE_MMAD_B = 4, USE_ACC = 8, USE_VECTOR = 16, USE_ELEMENT = 32, USE_COPY = 64, USE_MASK = 128 };
-
-typedef struct { uint32_t uses; const IrStmt *first[8]; bool pad; } Use;
 typedef struct { PassCtx *p; Use *use; } Ctx;
 
-static const char *const use_name[8] = {"an operand of a matrix product", "the left operand of mma", "the right operand of mma",
+static const char *const use_name[USE_COUNT] = {"an operand of a matrix product", "the left operand of mma", "the right operand of mma",
                                         "an accumulator", "an operand of a vector op", "an element access", "a copy",
                                         "a comparison mask"};
 
 static void mark(Ctx *c, const IrBuf *b, uint32_t use, const IrStmt *s) {
   Use *u = &c->use[b->id];
-  for (int i = 0; i < 8; i++)
+  for (int i = 0; i < USE_COUNT; i++)
     if (use >> i & 1 && !u->first[i]) u->first[i] = s;
   u->uses |= use;
 }
@@ -52,6 +47,12 @@ static bool collect(IrStmt *s, void *user) {
     mark(c, s->args[i].region.buf, use, s);
   }
   return true;
+}
+
+Use *scope_uses(PassCtx *p) {
+  Ctx c = {p, arena_array(p->arena, Use, p->k->bufs.len + 1)};
+  ir_walk(&p->k->body, collect, &c);
+  return c.use;
 }
 
 static bool serves(Space s, uint32_t use) {
@@ -100,7 +101,7 @@ static bool place_by_copy(IrStmt *s, void *user) {
 
 static bool check_uses(Ctx *c, IrBuf *b) {
   const Use *u = &c->use[b->id];
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < USE_COUNT; i++) {
     if (!(u->uses >> i & 1) || serves(b->space, 1u << i)) continue;
     bool declared = !b->why;
     Diag *g = diag_add(c->p->diags, DIAG_SCOPE_CONFLICT, u->first[i]->loc,
@@ -167,8 +168,7 @@ static void pad_rows(Ctx *c, IrBuf *b) {
 
 bool pass_scope(PassCtx *p) {
   IrKernel *k = p->k;
-  Ctx c = {p, arena_array(p->arena, Use, k->bufs.len + 1)};
-  ir_walk(&k->body, collect, &c);
+  Ctx c = {p, scope_uses(p)};
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (!space_info[k->bufs.data[i]->space].physical) place_by_use(&c, k->bufs.data[i]);
   ir_walk(&k->body, place_by_copy, &c);

@@ -190,11 +190,22 @@ static bool hand_over(IrStmt *s, void *user) {
     h->ok = false;
     return false;
   }
-  const IrRegion src = s->args[0].region, dst = s->args[1].region;
+  IrRegion src = s->args[0].region, dst = s->args[1].region;
+  IrStmt *convert = NULL;
+  if (!to_vector && src.buf->type != dst.buf->type) { /* UB converts, the DMA does not */
+    IrBuf *same = ir_new_buf(k, arena_printf(h->p->arena, "%s.%s", src.buf->name, dtype_info[dst.buf->type].name), dst.buf->type, SPACE_UB,
+                             src.buf->rank, src.ext, s->loc);
+    IrStmt *alloc = ir_new_stmt(k, ST_ALLOC, s->loc);
+    alloc->alloc.buf = same;
+    ir_insert_before(k->body.first, alloc);
+    convert = copy_of(k, src, ir_whole(k, same), s);
+    src = ir_whole(k, same);
+  }
   IrRegion ws = workspace_for(h, to_vector ? &src : &dst, to_vector ? dst.buf->type : src.buf->type, s->loc);
   Pipe make = to_vector ? PIPE_FIX : PIPE_MTE3;
   int ready = 2 * h->n, unused = ready + 1;
   IrBlock both = {0};
+  if (convert) ir_append(&both, convert);
   IrStmt *maker = ir_new_stmt(k, to_vector ? ST_CUBE : ST_VECTOR, s->loc), *taker = ir_new_stmt(k, to_vector ? ST_VECTOR : ST_CUBE, s->loc);
   ir_append(&maker->body, cross(k, ST_CROSS_WAIT, make, unused, s->loc));
   ir_append(&maker->body, copy_of(k, src, ws, s));

@@ -278,7 +278,7 @@ static void walk_stmt(Walk *w, IrStmt *s) {
     if (s->store.accumulate) add_access(w, l.e, &r, false);
   }
   if (l.e) commit(w, l.e);
-  if (ir_is_op(s)) {
+  if (ir_is_op(s) && op_info[s->op].pipe < PIPE_COUNT) {
     Entry *e = new_entry(w, s, op_info[s->op].pipe);
     int n_in = ir_n_in(s->op);
     for (int i = 0; i < s->n_args; i++) {

@@ -334,6 +334,11 @@ bool resolve(Core *c, const Inst *i, Entry *e); /* false: out of bounds, reporte
 bool element_at(Core *c, const Element *el, int64_t *at);
 bool fit_rows(const View *v, const SimBuf *b, int64_t rows, int64_t cols, int64_t *pitch);
 bool elementwise_form(Core *c, Entry *e, int first_in, int n_in, int out);
+bool op_refuse(Core *c, const Inst *i, const char *what);                                   /* false */
+bool op_misaligned(Core *c, const Inst *i, int arg, const char *what, int64_t value, int64_t unit); /* checks only */
+bool op_over_limit(Core *c, const Inst *i, const char *what, int64_t value, int64_t limit);  /* checks only */
+bool op_in_space(Core *c, const Inst *i, int arg, Space s);
+VecType vec_type(DType t); /* VT_COUNT: vector kernels do not know it */
 int64_t nz_offset(const SimBuf *b, int64_t r, int64_t c); /* byte of (r, c) in a fractal plane */
 
 /* machine.c */

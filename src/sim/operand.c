@@ -225,3 +225,47 @@ bool elementwise_form(Core *c, Entry *e, int first_in, int n_in, int out) {
 int64_t nz_offset(const SimBuf *b, int64_t r, int64_t k) {
   return (k / b->fcol * b->prow * b->fcol + r * b->fcol + k % b->fcol) * b->size;
 }
+
+/* ---- legality: questions every op asks; each reports what it finds ---------------------------------------------------- */
+
+bool op_misaligned(Core *c, const Inst *i, int arg, const char *what, int64_t value, int64_t unit) {
+  if (!c->m->sim->checks || value % unit == 0) return false;
+  if (fault_known(c, DIAG_SIM_ALIGN, i->stmt, NULL)) return true;
+  Fault *f = fault(c, DIAG_SIM_ALIGN, i->stmt, NULL, "`%s`: %s of %%%s is %lld, not a multiple of %lld (%s)", inst_text(&c->m->arena, c, i->stmt), what,
+                   arg_buf(c, i, arg)->ir->name, (long long)value, (long long)unit, where(&c->m->arena, c));
+  if (!f) return true;
+  f->other = arg_buf(c, i, arg)->ir->loc;
+  fault_other(c, f, "%%%s is declared here", arg_buf(c, i, arg)->ir->name);
+  fault_fix(c, f, "move the region or widen the buffer so that it becomes a multiple of %lld", (long long)unit);
+  return true;
+}
+
+bool op_refuse(Core *c, const Inst *i, const char *what) {
+  if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return false;
+  fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: %s (%s)", inst_text(&c->m->arena, c, i->stmt), what, where(&c->m->arena, c));
+  return false;
+}
+
+bool op_over_limit(Core *c, const Inst *i, const char *what, int64_t value, int64_t limit) {
+  if (!c->m->sim->checks || value <= limit) return false;
+  if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return true;
+  Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: %s is %lld, the instruction takes at most %lld (%s)", inst_text(&c->m->arena, c, i->stmt), what,
+                   (long long)value, (long long)limit, where(&c->m->arena, c));
+  if (f) fault_fix(c, f, "cut it into several instructions");
+  return true;
+}
+
+bool op_in_space(Core *c, const Inst *i, int arg, Space s) {
+  return arg_buf(c, i, arg)->space == s || op_refuse(c, i, "an operand is in the wrong memory");
+}
+
+VecType vec_type(DType t) {
+  switch (t) {
+  case DT_F32: return VT_F32;
+  case DT_F16: return VT_F16;
+  case DT_BF16: return VT_BF16;
+  case DT_I32: return VT_I32;
+  case DT_I16: return VT_I16;
+  default: return VT_COUNT;
+  }
+}

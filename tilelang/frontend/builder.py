@@ -199,8 +199,9 @@ class Builder:
             raise CompileError(self.errors)
 
     def text(self, marks):
-        """The kernel as IR text; `marks` maps parameters to "out" or "workspace"."""
-        return Printer(self).module(marks)
+        """(the kernel as IR text, names of its symbolic sizes); `marks` maps parameters to "out" or "workspace"."""
+        printer = Printer(self)
+        return printer.module(marks), list(printer.syms)
 
 
 class Printer:
@@ -286,7 +287,6 @@ class Printer:
                 if isinstance(s, Var) and s.kind == "sym" and s.name not in self.syms and not marks.get(id(p)):
                     self.syms[s.name] = self.unique(s.name)
                     head.append(f"{self.syms[s.name]}: {s.dtype.ir}")
-        self.size_names = list(self.syms)
         for p in b.params:
             if isinstance(p, Buffer):
                 mark = marks.get(id(p)) or ""

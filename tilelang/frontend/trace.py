@@ -42,7 +42,8 @@ class Traced:
         marks = {id(b): "out" for b in self.builder.outs}
         marks.update({id(self.params[i]): "out" for i in out_idx})
         marks.update({id(self.params[i]): "workspace" for i in workspace_idx})
-        return self.builder.text(marks)
+        text, self.size_names = self.builder.text(marks)
+        return text
 
 
 def annotations(fn):

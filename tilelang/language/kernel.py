@@ -13,6 +13,8 @@ class Kernel:
     def __init__(self, *blocks, threads=None, is_cpu=False, prelude=None, is_npu=False, pipeline=False):
         b = current("T.Kernel")
         self.at = here()
+        if b.eager is not None:
+            b.eager.kernel_begins()
         if b.grid is not None:
             fail(1006, "a second T.Kernel in one kernel", fix="one prim_func has one T.Kernel; make two prim_funcs")
         if not 1 <= len(blocks) <= 3:

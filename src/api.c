@@ -1,0 +1,703 @@
+/* api.c - implements tilelang.h; the only file that sees every folder.
+ *
+ * A context owns one arena. tl_load drops it whole and starts again, so everything a call returns lives until then.
+ * Each public function that may allocate begins with ENTER: when the host refuses memory, the arena jumps back there and
+ * the function fails. `no_memory` then stands for the diagnostic TL0001, which needs no memory to be shown; a program
+ * that was being changed at that moment is dropped. */
+#include "tilelang.h"
+
+#include "pass/pass.h"
+#include "sim/sim.h"
+#include "target/target.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef TL_VERSION
+#define TL_VERSION "0.1.0"
+#endif
+
+typedef struct { const char *pass, *text; double seconds; } Stage;
+
+struct TlContext {
+  TlAlloc host;
+  bool has_host;
+  jmp_buf oom;
+  bool no_memory;
+  Arena arena;
+  Diags diags;
+  const char *name, *text; /* what tl_load was given */
+  size_t len;
+  IrModule *module;        /* NULL: nothing loaded */
+  bool valid;              /* it keeps the rules, and no pass failed */
+  bool begun;              /* tl_lower has changed the program */
+  const Arch *arch;        /* the chip it was lowered for */
+  PassCtx pass;
+  Vec(Stage) stages;
+  bool keep_text, verify_each;
+};
+
+/* Memory ran out while the program changed: it is gone; while only text was made: it stays. */
+#define ENTER(c, drop, failed)                                                                                       \
+  do {                                                                                                               \
+    if (setjmp((c)->oom)) {                                                                                          \
+      (c)->no_memory = true;                                                                                         \
+      if (drop) (c)->module = NULL;                                                                                  \
+      return failed;                                                                                                 \
+    }                                                                                                                \
+  } while (0)
+
+/* ---- life ------------------------------------------------------------------------------------------------- */
+
+static void reset(TlContext *c) {
+  arena_free(&c->arena);
+  arena_init(&c->arena, c->has_host ? &c->host : NULL, &c->oom);
+  diags_init(&c->diags, &c->arena);
+  memset(&c->stages, 0, sizeof c->stages);
+  memset(&c->pass, 0, sizeof c->pass);
+  c->no_memory = c->begun = c->valid = false;
+  c->module = NULL;
+  c->arch = NULL;
+  c->name = c->text = "";
+  c->len = 0;
+}
+
+TlContext *tl_open(void *(*alloc)(void *user, void *old, size_t size), void *user) {
+  TlContext *c = alloc ? alloc(user, NULL, sizeof *c) : malloc(sizeof *c);
+  if (!c) return NULL;
+  memset(c, 0, sizeof *c);
+  c->has_host = alloc != NULL;
+  c->host = (TlAlloc){alloc, user};
+  arena_init(&c->arena, c->has_host ? &c->host : NULL, &c->oom);
+  reset(c);
+  return c;
+}
+
+void tl_close(TlContext *c) {
+  if (!c) return;
+  arena_free(&c->arena);
+  if (c->has_host) c->host.alloc(c->host.user, c, 0);
+  else free(c);
+}
+
+const char *tl_version(void) { return TL_VERSION; }
+
+/* ---- text in, text out ------------------------------------------------------------------------------------ */
+
+static const char *chip_names(TlContext *c) {
+  Text t;
+  text_init(&t, &c->arena);
+  for (int i = 0; arch_at(i); i++) text_printf(&t, "%s%s", i ? ", " : "", arch_at(i)->name);
+  return text_str(&t);
+}
+
+static const Arch *find_chip(TlContext *c, const char *chip) {
+  const Arch *arch = arch_find(chip);
+  if (arch) return arch;
+  Loc loc = c->module ? c->module->kernel->loc : (Loc){0, 0, 0};
+  Diag *g = diag_add(&c->diags, DIAG_NO_SUCH_CHIP, loc, "there is no chip '%s'", chip);
+  diag_fix(&c->diags, g, "use one of %s", chip_names(c));
+  return NULL;
+}
+
+int tl_load(TlContext *c, const char *name, const char *text, size_t len) {
+  reset(c);
+  ENTER(c, true, 0);
+  c->name = arena_str(&c->arena, name ? name : "");
+  c->text = arena_strn(&c->arena, text ? text : "", text ? len : 0);
+  c->len = text ? len : 0;
+  IrModule *m = ir_parse(&c->arena, &c->diags, c->name, c->text, c->len);
+  c->module = m;
+  if (!m || !ir_verify(m, &c->diags)) return 0;
+  if (m->kernel->level == LEVEL_LOWERED && !(c->arch = find_chip(c, m->kernel->chip))) return 0;
+  return c->valid = true;
+}
+
+/* Is there a program that keeps the rules? */
+static bool loaded(TlContext *c, const char *call) {
+  if (c->module && c->valid) return true;
+  diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, c->module ? "%s needs a program without errors"
+                                                                  : "%s needs a program: load one first", call);
+  return false;
+}
+
+static bool lowered(TlContext *c, const char *call) {
+  if (!loaded(c, call)) return false;
+  if (c->module->kernel->level == LEVEL_LOWERED) return true;
+  const IrKernel *k = c->module->kernel;
+  Diag *g = diag_add(&c->diags, DIAG_WRONG_STAGE, k->loc, "%s needs a lowered program; @%s is not lowered%s", call, k->name,
+                     c->begun ? " to the end" : "");
+  diag_fix(&c->diags, g, "run all passes first");
+  return false;
+}
+
+static const char *print_module(TlContext *c, const IrModule *m) {
+  Text t;
+  text_init(&t, &c->arena);
+  ir_print(&t, m);
+  return text_str(&t);
+}
+
+const char *tl_text(TlContext *c) {
+  ENTER(c, false, NULL);
+  if (c->module) return print_module(c, c->module);
+  loaded(c, "the text");
+  return NULL;
+}
+
+/* ---- lowering --------------------------------------------------------------------------------------------- */
+
+static const char *pass_names(TlContext *c) {
+  Text t;
+  text_init(&t, &c->arena);
+  for (int i = 0; i < pass_count; i++) text_printf(&t, "%s%s", i ? ", " : "", pass_table[i].name);
+  return text_str(&t);
+}
+
+static bool is_pass(const char *name) {
+  for (int i = 0; i < pass_count; i++)
+    if (!strcmp(pass_table[i].name, name)) return true;
+  return false;
+}
+
+static void no_such_pass(TlContext *c, const char *name) {
+  Diag *g = diag_add(&c->diags, DIAG_NO_SUCH_PASS, (Loc){0, 0, 0}, "there is no pass '%s'", name);
+  diag_fix(&c->diags, g, "use one of %s", pass_names(c));
+}
+
+/* Reads the printed text back and prints it again: both must be one. */
+static bool rereads(TlContext *c, const char *pass, const char *text) {
+  Diags d;
+  diags_init(&d, &c->arena);
+  IrModule *m = ir_parse(&c->arena, &d, c->name, text, strlen(text));
+  if (m && !strcmp(print_module(c, m), text)) return true;
+  diag_add(&c->diags, DIAG_INTERNAL, c->module->kernel->loc, "the text after pass '%s' does not read back%s%s", pass,
+           d.list.len ? ": " : "", d.list.len ? d.list.data[0].text : "");
+  return false;
+}
+
+static bool observe(const Pass *done, PassCtx *p, double seconds, void *user) {
+  TlContext *c = user;
+  (void)p;
+  Stage s = {done->name, NULL, seconds};
+  if (c->keep_text || c->verify_each) s.text = print_module(c, c->module);
+  vec_push(&c->arena, &c->stages, s);
+  return !c->verify_each || rereads(c, done->name, s.text);
+}
+
+int tl_lower(TlContext *c, const TlLower *opt) {
+  static const TlLower defaults = {0};
+  ENTER(c, true, 0);
+  const TlLower *o = opt ? opt : &defaults;
+  if (!loaded(c, "lowering")) return 0;
+  IrKernel *k = c->module->kernel;
+  bool done = k->level == LEVEL_LOWERED;
+  const Arch *arch = o->chip || !done ? find_chip(c, o->chip ? o->chip : arch_default_chip) : c->arch;
+  if (!arch) return 0;
+  if (o->last && !is_pass(o->last)) {
+    no_such_pass(c, o->last);
+    return 0;
+  }
+  if (done && arch != c->arch) {
+    Diag *g = diag_add(&c->diags, DIAG_WRONG_STAGE, k->loc, "@%s is lowered for %s already, not for %s", k->name,
+                       k->chip, arch->name);
+    diag_fix(&c->diags, g, "load the source level text again");
+    return 0;
+  }
+  if (done) return 1;
+  if (c->begun) {
+    diag_add(&c->diags, DIAG_WRONG_STAGE, k->loc, "@%s is lowered in part already; load its text again", k->name);
+    return 0;
+  }
+  c->begun = true;
+  c->arch = arch;
+  c->keep_text = o->keep_text;
+  c->verify_each = o->verify_each;
+  c->pass = (PassCtx){.arena = &c->arena, .diags = &c->diags, .arch = arch, .module = c->module, .k = k,
+                      .auto_sync = !o->no_auto_sync, .auto_memory = !o->no_auto_memory};
+  uint32_t before = c->diags.n_errors;
+  return c->valid = pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
+}
+
+const char *tl_text_after(TlContext *c, const char *pass) {
+  ENTER(c, false, NULL);
+  for (uint32_t i = 0; i < c->stages.len; i++)
+    if (c->stages.data[i].text && !strcmp(c->stages.data[i].pass, pass)) return c->stages.data[i].text;
+  if (is_pass(pass))
+    diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, "the text after pass '%s' was not kept, or it did not run", pass);
+  else no_such_pass(c, pass);
+  return NULL;
+}
+
+int tl_pass_at(int i, const char **name, const char **doc) {
+  if (i < 0 || i >= pass_count) return 0;
+  *name = pass_table[i].name;
+  *doc = pass_table[i].doc;
+  return 1;
+}
+
+int tl_chip_at(int i, TlChip *out) {
+  const Arch *a = arch_at(i);
+  if (!a) return 0;
+  *out = (TlChip){a->name, a->family, a->aic, a->aiv, a->mhz};
+  return 1;
+}
+
+const char *tl_target_at(int i) { return target_at(i) ? target_at(i)->name : NULL; }
+
+/* ---- explain ---------------------------------------------------------------------------------------------- */
+
+/* First and last statement (numbers in program order) that touches each buffer. */
+typedef struct { uint32_t *from, *to; uint32_t at; } Uses;
+
+static void use(Uses *u, const IrBuf *b) {
+  if (!u->from[b->id]) u->from[b->id] = u->at;
+  u->to[b->id] = u->at;
+}
+
+static void use_load(IrExpr *e, void *user) {
+  if (e->op == EX_LOAD) use(user, e->buf);
+}
+
+static void use_expr(IrExpr **e, void *user) { ir_walk_expr(*e, use_load, user); }
+
+static bool use_stmt(IrStmt *s, void *user) {
+  Uses *u = user;
+  u->at = s->id;
+  for (int i = 0; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION) use(u, s->args[i].region.buf);
+  if (s->op == ST_STORE) use(u, s->store.buf);
+  ir_stmt_exprs(s, use_expr, u);
+  return true;
+}
+
+static Uses find_uses(TlContext *c) {
+  IrKernel *k = c->module->kernel;
+  Uses u = {arena_array(&c->arena, uint32_t, k->bufs.len + 1), arena_array(&c->arena, uint32_t, k->bufs.len + 1), 0};
+  ir_renumber(k);
+  ir_walk(&k->body, use_stmt, &u);
+  return u;
+}
+
+typedef struct { TlContext *c; Vec(const IrBuf *) bufs; Vec(const IrStmt *) syncs; } Chosen;
+
+static bool collect(IrStmt *s, void *user) {
+  Chosen *x = user;
+  if (s->op == ST_ALLOC) vec_push(&x->c->arena, &x->bufs, s->alloc.buf);
+  if (s->op >= ST_SET_FLAG && s->op <= ST_SYNC_ALL) vec_push(&x->c->arena, &x->syncs, s);
+  return true;
+}
+
+static Chosen find_chosen(TlContext *c) {
+  Chosen x = {.c = c};
+  ir_walk(&c->module->kernel->body, collect, &x);
+  return x;
+}
+
+/* Bytes of a memory that buffers reach, at most. */
+static int64_t bytes_used(const Chosen *x, Space space) {
+  int64_t used = 0;
+  for (uint32_t i = 0; i < x->bufs.len; i++) {
+    const IrBuf *b = x->bufs.data[i];
+    if (b->space == space) used = max_i64(used, (b->addr < 0 ? 0 : b->addr) + ir_buf_bytes(b));
+  }
+  return used;
+}
+
+static const char *loc_text(TlContext *c, Loc loc) { return ir_loc_str(&c->arena, c->module, loc); }
+static const char *shape_text(TlContext *c, const IrBuf *b) { return ir_shape_str(&c->arena, b->shape, b->rank); }
+static const char *const cores_name[] = {"", "cube", "vector", "mix"};
+
+static const char *sync_kind(const IrStmt *s) {
+  static const char *const kinds[] = {"set_flag", "wait_flag", "barrier", "cross_set", "cross_wait", "sync_all"};
+  return kinds[s->op - ST_SET_FLAG];
+}
+
+static void explain_buffers(TlContext *c, Text *t, const Chosen *x) {
+  Uses u = find_uses(c);
+  for (int space = 0; space < SPACE_COUNT; space++) {
+    int64_t used = bytes_used(x, space);
+    if (!used || space == SPACE_GM) continue;
+    text_printf(t, "\n%s", space_info[space].name);
+    if (space_info[space].physical && c->arch)
+      text_printf(t, ": %lld of %lld bytes", (long long)used, (long long)c->arch->space[space].bytes);
+    text_put(t, "\n");
+    for (uint32_t i = 0; i < x->bufs.len; i++) {
+      const IrBuf *b = x->bufs.data[i];
+      if ((int)b->space != space) continue;
+      text_printf(t, "  %%%s %s%s", b->name, dtype_info[b->type].name, shape_text(c, b));
+      if (b->layout != LAYOUT_ND) text_printf(t, " %s", layout_name[b->layout]);
+      if (b->addr >= 0) text_printf(t, " at %lld", (long long)b->addr);
+      text_printf(t, ", %lld bytes", (long long)ir_buf_bytes(b));
+      if (u.from[b->id]) text_printf(t, ", statements %u to %u", u.from[b->id], u.to[b->id]);
+      text_printf(t, " (%s)", loc_text(c, b->loc));
+      if (b->why) text_printf(t, ": %s", b->why);
+      text_put(t, "\n");
+    }
+  }
+}
+
+const char *tl_explain(TlContext *c) {
+  ENTER(c, false, NULL);
+  if (!c->module && !loaded(c, "explain")) return NULL;
+  IrKernel *k = c->module->kernel;
+  Chosen x = find_chosen(c);
+  Text t;
+  text_init(&t, &c->arena);
+  text_printf(&t, "kernel @%s", k->name);
+  if (c->arch) text_printf(&t, " for %s", c->arch->name);
+  if (k->cores) text_printf(&t, ", %s cores", k->cores == CORES_MIX ? "cube and vector" : cores_name[k->cores]);
+  text_put(&t, "\n");
+  explain_buffers(c, &t, &x);
+  if (x.syncs.len) text_put(&t, "\nflags and barriers\n");
+  for (uint32_t i = 0; i < x.syncs.len; i++) {
+    const IrStmt *s = x.syncs.data[i];
+    text_put(&t, "  ");
+    ir_print_stmt(&t, k, s);
+    text_printf(&t, " (%s)", loc_text(c, s->loc));
+    if (s->why || s->hand == 1) text_printf(&t, ": %s", s->why ? s->why : "written by hand");
+    text_put(&t, "\n");
+  }
+  if (c->pass.remarks.len) text_put(&t, "\nremarks\n");
+  for (uint32_t i = 0; i < c->pass.remarks.len; i++) {
+    const Remark *r = &c->pass.remarks.data[i];
+    text_printf(&t, "  %s (%s): %s\n", r->pass, loc_text(c, r->loc), r->text);
+  }
+  if (c->stages.len) text_put(&t, "\ntimes\n");
+  for (uint32_t i = 0; i < c->stages.len; i++)
+    text_printf(&t, "  %-10s %.3f ms\n", c->stages.data[i].pass, 1e3 * c->stages.data[i].seconds);
+  return text_str(&t);
+}
+
+/* ---- the same as JSON ------------------------------------------------------------------------------------- */
+
+static void put_key(Text *t, const char *key) { text_printf(t, "\"%s\":", key); }
+static void put_str(Text *t, const char *key, const char *s) {
+  put_key(t, key);
+  if (s) text_json(t, s);
+  else text_put(t, "null");
+}
+static void put_int(Text *t, const char *key, int64_t v) { text_printf(t, "\"%s\":%lld", key, (long long)v); }
+static void comma(Text *t, uint32_t i) { text_put(t, i ? ",\n " : "\n "); }
+
+static void put_extent(TlContext *c, Text *t, const IrExpr *e) {
+  if (ir_is_const(e)) text_printf(t, "%lld", (long long)e->i);
+  else text_json(t, ir_expr_str(&c->arena, e));
+}
+
+static void put_shape(TlContext *c, Text *t, const IrBuf *b) {
+  text_put(t, "\"shape\":[");
+  for (int d = 0; d < b->rank; d++) {
+    if (d) text_put(t, ",");
+    put_extent(c, t, b->shape[d]);
+  }
+  text_put(t, "]");
+}
+
+static void json_buffers(TlContext *c, Text *t, const Chosen *x) {
+  Uses u = find_uses(c);
+  text_put(t, "\"buffers\":[");
+  for (uint32_t i = 0; i < x->bufs.len; i++) {
+    const IrBuf *b = x->bufs.data[i];
+    comma(t, i);
+    put_str(t, "{\"name", b->name);
+    text_printf(t, ",\"space\":\"%s\",\"dtype\":\"%s\",", space_info[b->space].name, dtype_info[b->type].name);
+    put_shape(c, t, b);
+    text_printf(t, ",\"layout\":\"%s\",\"addr\":%lld,\"bytes\":%lld,\"live\":[%u,%u],", layout_name[b->layout],
+                (long long)b->addr, (long long)ir_buf_bytes(b), u.from[b->id], u.to[b->id]);
+    put_str(t, "why", b->why);
+    text_printf(t, ",\"line\":%u}", b->loc.line);
+  }
+  text_put(t, "],\n\"memory\":[");
+  for (int space = 0, n = 0; space < SPACE_COUNT; space++) {
+    int64_t used = bytes_used(x, space);
+    if (!used || !space_info[space].physical) continue;
+    comma(t, (uint32_t)n++);
+    text_printf(t, "{\"space\":\"%s\",", space_info[space].name);
+    put_int(t, "used", used);
+    text_put(t, ",");
+    put_int(t, "available", c->arch ? c->arch->space[space].bytes : 0);
+    text_put(t, "}");
+  }
+  text_put(t, "]");
+}
+
+static void json_flags(TlContext *c, Text *t, const Chosen *x) {
+  text_put(t, "\"flags\":[");
+  for (uint32_t i = 0; i < x->syncs.len; i++) {
+    const IrStmt *s = x->syncs.data[i];
+    bool pair = s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG;
+    comma(t, i);
+    text_printf(t, "{\"kind\":\"%s\",", sync_kind(s));
+    put_str(t, "src", s->op != ST_SYNC_ALL && s->sync.src < PIPE_COUNT ? pipe_info[s->sync.src].name : NULL);
+    text_put(t, ",");
+    put_str(t, "dst", pair && s->sync.dst < PIPE_COUNT ? pipe_info[s->sync.dst].name : NULL);
+    text_put(t, ",\"id\":");
+    if (s->sync.id && s->op != ST_SYNC_ALL && s->op != ST_BARRIER) put_extent(c, t, s->sync.id);
+    else text_put(t, "null");
+    text_printf(t, ",\"hand\":%s,", s->hand == 1 ? "true" : "false");
+    put_str(t, "why", s->why);
+    text_printf(t, ",\"line\":%u}", s->loc.line);
+  }
+  text_put(t, "]");
+}
+
+const char *tl_explain_json(TlContext *c) {
+  ENTER(c, false, NULL);
+  if (!c->module && !loaded(c, "explain")) return NULL;
+  IrKernel *k = c->module->kernel;
+  Chosen x = find_chosen(c);
+  Text text, *t = &text;
+  text_init(t, &c->arena);
+  put_str(t, "{\"kernel", k->name);
+  text_put(t, ",");
+  put_str(t, "chip", c->arch ? c->arch->name : NULL);
+  text_put(t, ",");
+  put_str(t, "cores", k->cores ? cores_name[k->cores] : NULL);
+  text_put(t, ",\n");
+  json_buffers(c, t, &x);
+  text_put(t, ",\n");
+  json_flags(c, t, &x);
+  text_put(t, ",\n\"remarks\":[");
+  for (uint32_t i = 0; i < c->pass.remarks.len; i++) {
+    const Remark *r = &c->pass.remarks.data[i];
+    comma(t, i);
+    put_str(t, "{\"pass", r->pass);
+    text_printf(t, ",\"line\":%u,", r->loc.line);
+    put_str(t, "text", r->text);
+    text_put(t, "}");
+  }
+  text_put(t, "],\n\"times\":[");
+  for (uint32_t i = 0; i < c->stages.len; i++) {
+    comma(t, i);
+    put_str(t, "{\"pass", c->stages.data[i].pass);
+    text_printf(t, ",\"seconds\":%.9f}", c->stages.data[i].seconds);
+  }
+  text_put(t, "]}\n");
+  return text_str(t);
+}
+
+const char *tl_signature_json(TlContext *c) {
+  ENTER(c, false, NULL);
+  if (!c->module && !loaded(c, "the signature")) return NULL;
+  IrKernel *k = c->module->kernel;
+  Text text, *t = &text;
+  text_init(t, &c->arena);
+  put_str(t, "{\"kernel", k->name);
+  text_put(t, ",\n\"params\":[");
+  for (uint32_t i = 0; i < k->params.len; i++) {
+    const IrBuf *b = k->params.data[i].buf;
+    const IrVar *v = k->params.data[i].var;
+    comma(t, i);
+    put_str(t, "{\"name", b ? b->name : v->name);
+    text_printf(t, ",\"kind\":\"%s\",\"dtype\":\"%s\"", b ? "tensor" : "scalar",
+                dtype_info[b ? b->type : v->type].name);
+    if (b) {
+      text_put(t, ",");
+      put_shape(c, t, b);
+      text_printf(t, ",\"out\":%s,\"workspace\":%s", b->is_out ? "true" : "false", b->is_work ? "true" : "false");
+    }
+    text_put(t, "}");
+  }
+  text_put(t, "],\n\"grid\":[");
+  for (uint32_t i = 0; i < k->grid_ext.len; i++) {
+    if (i) text_put(t, ",");
+    put_extent(c, t, k->grid_ext.data[i]);
+  }
+  text_put(t, "]}\n");
+  return text_str(t);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------- */
+
+const char *tl_emit(TlContext *c, const char *target) {
+  ENTER(c, false, NULL);
+  if (!lowered(c, "writing source")) return NULL;
+  const Target *writer = target_find(target);
+  if (!writer) {
+    Text t;
+    text_init(&t, &c->arena);
+    for (int i = 0; target_at(i); i++) text_printf(&t, "%s%s", i ? ", " : "", target_at(i)->name);
+    Diag *g = diag_add(&c->diags, DIAG_NO_SUCH_TARGET, (Loc){0, 0, 0}, "there is no target '%s'", target);
+    diag_fix(&c->diags, g, "use one of auto, %s", text_str(&t));
+    return NULL;
+  }
+  Text out;
+  text_init(&out, &c->arena);
+  uint32_t before = c->diags.n_errors;
+  if (!writer->emit(&c->arena, &c->diags, c->module->kernel, c->arch, &out) || c->diags.n_errors != before) return NULL;
+  return text_str(&out);
+}
+
+/* ---- simulation ------------------------------------------------------------------------------------------- */
+
+/* The value of a size made of constants and scalar parameters, when it is that simple. */
+static bool size_value(const IrKernel *k, const IrExpr *e, const TlArg *args, int64_t *out) {
+  if (e->op == EX_INT) {
+    *out = e->i;
+    return true;
+  }
+  if (e->op != EX_VAR) return false;
+  for (uint32_t i = 0; i < k->params.len; i++)
+    if (k->params.data[i].var == e->var) {
+      *out = args[i].scalar.i;
+      return true;
+    }
+  return false;
+}
+
+static bool check_args(TlContext *c, const TlArg *args, int n_args) {
+  const IrKernel *k = c->module->kernel;
+  if (n_args != (int)k->params.len) {
+    diag_add(&c->diags, DIAG_BAD_ARGUMENT, k->loc, "@%s takes %u arguments, %d are given", k->name, k->params.len,
+             n_args);
+    return false;
+  }
+  bool ok = true;
+  for (int i = 0; i < n_args; i++) {
+    const IrBuf *b = k->params.data[i].buf;
+    int64_t count = 1, want;
+    for (int d = 0; b && d < b->rank; d++) {
+      int64_t have = args[i].shape[d];
+      count = have == 0 ? 0 : count;
+      if (have >= 0 && (!size_value(k, b->shape[d], args, &want) || want == have)) continue;
+      diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "argument %d (%%%s %s) has %lld elements in dimension %d", i,
+               b->name, shape_text(c, b), (long long)have, d);
+      ok = false;
+      break;
+    }
+    if (!b || args[i].data || !count || !ok) continue;
+    diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "argument %d (%%%s) has no data", i, b->name);
+    ok = false;
+  }
+  return ok;
+}
+
+int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result) {
+  static const TlSim defaults = {.checks = 1};
+  ENTER(c, false, 0);
+  const TlSim *o = opt ? opt : &defaults;
+  if (result) memset(result, 0, sizeof *result);
+  if (!lowered(c, "simulation") || !check_args(c, args, n_args)) return 0;
+  SimArg *in = arena_array(&c->arena, SimArg, n_args + 1);
+  for (int i = 0; i < n_args; i++) {
+    in[i].data = args[i].data;
+    memcpy(in[i].shape, args[i].shape, sizeof in[i].shape);
+    memcpy(&in[i].scalar, &args[i].scalar, sizeof in[i].scalar);
+  }
+  _Static_assert(sizeof in->shape == sizeof args->shape, "tilelang.h and sim.h agree about ranks");
+  SimOptions so = {o->checks != 0, o->threads, o->max_faults};
+  SimResult r = {0};
+  uint32_t before = c->diags.n_errors;
+  bool ok = sim_run(&c->arena, &c->diags, c->module->kernel, c->arch, in, &so, &r);
+  if (result)
+    *result = (TlSimResult){r.blocks,     r.instructions, r.gm_read_bytes, r.gm_write_bytes, r.cores_used,
+                            c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic};
+  return ok && c->diags.n_errors == before;
+}
+
+/* ---- diagnostics ------------------------------------------------------------------------------------------ */
+
+static const char *const severity_name[] = {"note", "warning", "error"};
+
+int tl_error_count(TlContext *c) { return (int)c->diags.n_errors + c->no_memory; }
+
+void tl_diags_clear(TlContext *c) {
+  diags_init(&c->diags, &c->arena);
+  c->no_memory = false;
+}
+
+static const char *file_of(const TlContext *c, Loc loc) {
+  if (!loc.file || !c->module || loc.file >= c->module->files.len) return c->name;
+  return c->module->files.data[loc.file];
+}
+
+static void put_place(const TlContext *c, Text *t, Loc loc) {
+  text_put(t, file_of(c, loc));
+  if (loc.line) text_printf(t, ":%u:%u", loc.line, loc.col);
+}
+
+/* The line of the .tl text with a caret below its column. */
+static void put_source(const TlContext *c, Text *t, Loc loc) {
+  if (loc.file || !loc.line) return;
+  const char *s = c->text, *end = c->text + c->len;
+  for (uint32_t line = 1; line < loc.line && s < end; line++) {
+    const char *n = memchr(s, '\n', (size_t)(end - s));
+    s = n ? n + 1 : end;
+  }
+  const char *n = s < end ? memchr(s, '\n', (size_t)(end - s)) : NULL;
+  size_t len = (size_t)((n ? n : end) - s), col = loc.col ? loc.col - 1u : 0;
+  if (!len || len > 400 || col > len) return; /* a longer line hides the place more than it shows it */
+  text_put(t, "    ");
+  for (size_t i = 0; i < len; i++) text_putn(t, (unsigned char)s[i] < ' ' ? " " : s + i, 1);
+  text_printf(t, "\n    %*s^\n", (int)col, "");
+}
+
+static void put_diag(const TlContext *c, Text *t, const Diag *g) {
+  put_place(c, t, g->loc);
+  text_printf(t, ": %s TL%04d: %s\n", severity_name[g->severity], diag_number(g->code), g->text);
+  put_source(c, t, g->loc);
+  if (g->other_text) {
+    text_put(t, "  see ");
+    put_place(c, t, g->other);
+    text_printf(t, ": %s\n", g->other_text);
+    put_source(c, t, g->other);
+  }
+  if (g->fix) text_printf(t, "  fix: %s\n", g->fix);
+}
+
+static uint32_t errors_kept(const TlContext *c) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < c->diags.list.len; i++) n += c->diags.list.data[i].severity == SEV_ERROR;
+  return n;
+}
+
+const char *tl_diags_text(TlContext *c) {
+  static const char no_memory[] = "error TL0001: out of host memory\n";
+  ENTER(c, false, no_memory);
+  if (c->no_memory && !c->diags.list.len) return no_memory;
+  Text t;
+  text_init(&t, &c->arena);
+  for (uint32_t i = 0; i < c->diags.list.len; i++) put_diag(c, &t, &c->diags.list.data[i]);
+  if (c->diags.n_errors > errors_kept(c)) text_printf(&t, "and %u more errors\n", c->diags.n_errors - errors_kept(c));
+  if (c->no_memory) text_put(&t, no_memory);
+  return text_str(&t);
+}
+
+static void json_place(const TlContext *c, Text *t, const char *text, Loc loc) {
+  put_str(t, "text", text);
+  text_put(t, ",");
+  put_str(t, "file", file_of(c, loc));
+  text_printf(t, ",\"line\":%u,\"col\":%u", loc.line, loc.col);
+}
+
+const char *tl_diags_json(TlContext *c) {
+  static const char no_memory[] =
+      "[{\"code\":\"TL0001\",\"severity\":\"error\",\"title\":\"out of host memory\",\"text\":\"out of host memory\","
+      "\"file\":\"\",\"line\":0,\"col\":0,\"other\":null,\"fix\":null}]\n";
+  ENTER(c, false, no_memory);
+  if (c->no_memory) return no_memory;
+  Text text, *t = &text;
+  text_init(t, &c->arena);
+  text_put(t, "[");
+  for (uint32_t i = 0; i < c->diags.list.len; i++) {
+    const Diag *g = &c->diags.list.data[i];
+    comma(t, i);
+    text_printf(t, "{\"code\":\"TL%04d\",\"severity\":\"%s\",", diag_number(g->code), severity_name[g->severity]);
+    put_str(t, "title", diag_title(g->code));
+    text_put(t, ",");
+    json_place(c, t, g->text, g->loc);
+    text_put(t, ",\"other\":");
+    if (g->other_text) {
+      text_put(t, "{");
+      json_place(c, t, g->other_text, g->other);
+      text_put(t, "},");
+    } else {
+      text_put(t, "null,");
+    }
+    put_str(t, "fix", g->fix);
+    text_put(t, "}");
+  }
+  text_put(t, "]\n");
+  return text_str(t);
+}

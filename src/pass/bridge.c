@@ -1,0 +1,145 @@
+/* bridge.c - one name, two memories: buffers that both the cube and the vector cores work on.
+ *
+ * Mainline programs rescale an accumulator that `gemm` adds to, or compute an operand of a product. On this chip no memory serves both,
+ * so such a buffer keeps its name in UB and gets a twin on the cube:
+ *
+ *   accumulator   gemm a, b -> x      becomes   gemm a, b -> x.acc;  copy x.acc -> x.part;  add x, x.part -> x
+ *   operand       gemm x, b -> c      becomes   copy x -> x.l1;      gemm x.l1, b -> c
+ *
+ * The accumulator's twin keeps adding over the loops around the product in which nothing else touches x, so the hand-over happens once after
+ * them. Where the product overwrites x, or x was just cleared, the copy goes straight to x. Declared memories are not bridged. */
+#include "scope.h"
+
+typedef struct { PassCtx *p; IrKernel *k; Use *use; IrBuf **l1; uint32_t n; } Ctx;
+
+static bool undeclared(const IrBuf *b) { return !space_info[b->space].physical; }
+enum { CORE_USE = USE_VECTOR | USE_ELEMENT };
+
+static bool needs_acc(const Ctx *c, const IrBuf *b) {
+  return b->id < c->n && undeclared(b) && c->use[b->id].uses & USE_ACC && c->use[b->id].uses & (CORE_USE | USE_GEMM_AB);
+}
+static bool needs_l1(const Ctx *c, const IrBuf *b) {
+  return b->id < c->n && undeclared(b) && c->use[b->id].uses & USE_GEMM_AB && c->use[b->id].uses & (CORE_USE | USE_ACC);
+}
+
+static IrBuf *twin(Ctx *c, const IrBuf *b, const char *suffix, Space s, const IrRegion *like, Loc loc) {
+  IrExpr *shape[IR_MAX_RANK];
+  int n = 0;
+  for (int d = 0; d < b->rank; d++)
+    if (!like || d >= b->rank - 2 || !ir_is_int(like->ext[d], 1)) shape[n++] = like ? like->ext[d] : b->shape[d];
+  IrBuf *t = ir_new_buf(c->k, arena_printf(c->p->arena, "%s.%s", b->name, suffix), b->type, s, n, shape, b->loc);
+  IrStmt *alloc = ir_new_stmt(c->k, ST_ALLOC, b->loc.line ? b->loc : loc);
+  alloc->alloc.buf = t;
+  ir_insert_before(c->k->body.first, alloc);
+  return t;
+}
+
+typedef struct { const IrBuf *buf; int n; } Count;
+static void count_load(IrExpr *e, void *user) { ((Count *)user)->n += e->op == EX_LOAD && e->buf == ((Count *)user)->buf; }
+static void count_expr(IrExpr **e, void *user) { ir_walk_expr(*e, count_load, user); }
+static bool count_stmt(IrStmt *s, void *user) {
+  Count *n = user;
+  for (int i = 0; i < s->n_args; i++) n->n += s->args[i].kind == ARG_REGION && s->args[i].region.buf == n->buf;
+  n->n += s->op == ST_STORE && s->store.buf == n->buf;
+  ir_stmt_exprs(s, count_expr, n);
+  return true;
+}
+
+static bool uses_var(IrExpr *e, const IrVar *v);
+typedef struct { const IrVar *v; bool found; } Find;
+static void find_var(IrExpr *e, void *user) { ((Find *)user)->found |= e->op == EX_VAR && e->var == ((Find *)user)->v; }
+static bool uses_var(IrExpr *e, const IrVar *v) {
+  Find f = {v, false};
+  ir_walk_expr(e, find_var, &f);
+  return f.found;
+}
+
+/* Does `init` say "first iteration of the loops from gemm up to and including `top`"? Then the product overwrites. */
+static bool init_is_first(Ctx *c, IrExpr *init, IrExpr *first) {
+  (void)c;
+  return init && (ir_is_int(init, 1) || ir_expr_equal(init, first));
+}
+
+static IrStmt *op_stmt(Ctx *c, StmtOp op, Loc loc, IrRegion a, IrRegion b, const IrRegion *out) {
+  IrArg args[3] = {ir_arg_region(a), ir_arg_region(b), {0}};
+  if (out) args[2] = ir_arg_region(*out);
+  return ir_new_op(c->k, op, loc, out ? 3 : 2, args);
+}
+
+static void bridge_acc(Ctx *c, IrStmt *g) {
+  IrKernel *k = c->k;
+  IrRegion x = g->args[2].region;
+  IrExpr *first = ir_int(k, DT_BOOL, 1), *init = ir_attr(g, ATTR_INIT);
+  IrStmt *top = g;
+  for (IrStmt *up = g->block->parent; up && up->op == ST_FOR; up = up->block->parent) {
+    Count n = {x.buf, 0};
+    ir_walk(&up->body, count_stmt, &n);
+    bool moves = false;
+    for (int d = 0; d < x.buf->rank; d++) moves |= uses_var(x.off[d], up->loop.var);
+    IrExpr *next = ir_binary(k, EX_LAND, first, ir_binary(k, EX_EQ, ir_var(k, up->loop.var), up->loop.lo));
+    if (n.n != 1 || moves || (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first))) break;
+    if (init && ir_is_int(init, 1)) break;
+    first = next;
+    top = up;
+  }
+  IrBuf *acc = twin(c, x.buf, "acc", SPACE_L0C, &x, g->loc);
+  IrRegion whole = ir_whole(k, acc);
+  g->args[2].region = whole;
+  bool overwrites = init_is_first(c, init, first);
+  ir_set_attr(k, g, ATTR_INIT, first);
+  IrStmt *cleared = top->prev;
+  if (!init && cleared && cleared->op == OP_FILL && cleared->args[1].region.buf == x.buf && ir_is_int(ir_cast(k, DT_I32, cleared->args[0].scalar), 0)) {
+    ir_remove(cleared);
+    overwrites = true;
+  }
+  if (!init || ir_is_int(init, 0) || overwrites) init = NULL;
+  if (overwrites) {
+    ir_insert_after(top, op_stmt(c, OP_COPY, g->loc, whole, x, NULL));
+    return;
+  }
+  IrBuf *part = twin(c, x.buf, "part", SPACE_UB, &x, g->loc);
+  IrRegion p = ir_whole(k, part);
+  IrStmt *move = op_stmt(c, OP_COPY, g->loc, whole, p, NULL), *add = op_stmt(c, OP_ADD, g->loc, x, p, &x);
+  ir_insert_after(top, move);
+  if (init) { /* overwrites or adds, known at run time */
+    IrStmt *branch = ir_new_stmt(k, ST_IF, g->loc);
+    branch->test.cond = init;
+    ir_append(&branch->body, op_stmt(c, OP_COPY, g->loc, p, x, NULL));
+    ir_append(&branch->alt, add);
+    ir_insert_after(move, branch);
+  } else {
+    ir_insert_after(move, add);
+  }
+}
+
+static void bridge_operand(Ctx *c, IrStmt *g, int i) {
+  IrRegion *r = &g->args[i].region;
+  IrBuf *b = r->buf;
+  if (!c->l1[b->id]) c->l1[b->id] = twin(c, b, "l1", SPACE_L1, NULL, g->loc);
+  IrRegion to = *r;
+  to.buf = c->l1[b->id];
+  ir_insert_before(g, op_stmt(c, OP_COPY, g->loc, *r, to, NULL));
+  r->buf = to.buf;
+}
+
+static bool bridge_stmt(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op != OP_GEMM) return true;
+  for (int i = 0; i < 2; i++)
+    if (needs_l1(c, s->args[i].region.buf)) bridge_operand(c, s, i);
+  if (needs_acc(c, s->args[2].region.buf)) bridge_acc(c, s);
+  return true;
+}
+
+bool pass_bridge(PassCtx *p) {
+  Ctx c = {p, p->k, scope_uses(p), arena_array(p->arena, IrBuf *, p->k->bufs.len + 1), p->k->bufs.len};
+  ir_walk(&p->k->body, bridge_stmt, &c);
+  for (uint32_t i = 1; i < c.n; i++) {
+    IrBuf *b = p->k->bufs.data[i];
+    if (!needs_acc(&c, b) && !needs_l1(&c, b)) continue;
+    b->space = SPACE_UB;
+    b->why = "worked on by the vector cores; the cube has a twin";
+    pass_remark(p, "bridge", b->loc, "%%%s is used by the cube and by the vector cores: it stands in UB, with a twin on the cube", b->name);
+  }
+  return true;
+}

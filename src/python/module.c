@@ -1,0 +1,304 @@
+/* module.c - the Python module tilelang._core: one type, Program, around a TlContext of include/tilelang.h.
+ *
+ * Stable ABI of Python 3.10. The GIL is released while the core lowers, writes and simulates; a Program refuses a second
+ * thread meanwhile. Tensors come as (address, shape): tensors.py gets the address from numpy, torch or DLPack and keeps
+ * the object alive; nothing is copied. dlpack() only reads a capsule, the capsule keeps its owner. */
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030A0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <string.h>
+
+#include "../../include/tilelang.h"
+
+typedef struct {
+  PyObject_HEAD
+  TlContext *context;
+  int busy;
+} Program;
+
+static int enter(Program *p) {
+  if (p->busy || !p->context) {
+    PyErr_SetString(PyExc_RuntimeError, "a Program is used by one thread at a time");
+    return 0;
+  }
+  p->busy = 1;
+  return 1;
+}
+
+/* One call of the core without the GIL; evaluates to nothing. */
+#define WITHOUT_GIL(call)                                                                                      \
+  do {                                                                                                         \
+    Py_BEGIN_ALLOW_THREADS call;                                                                               \
+    Py_END_ALLOW_THREADS                                                                                       \
+  } while (0)
+
+static PyObject *text_or_none(const char *s) {
+  if (!s) Py_RETURN_NONE;
+  return PyUnicode_DecodeUTF8(s, (Py_ssize_t)strlen(s), "replace");
+}
+
+static PyObject *program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Program", names)) return NULL;
+  allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+  Program *p = (Program *)alloc(type, 0);
+  if (!p) return NULL;
+  p->context = tl_open(NULL, NULL);
+  if (!p->context) {
+    Py_DECREF(p);
+    return PyErr_NoMemory();
+  }
+  return (PyObject *)p;
+}
+
+static void program_dealloc(Program *p) {
+  PyTypeObject *type = Py_TYPE((PyObject *)p);
+  if (p->context) tl_close(p->context);
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(p);
+  Py_DECREF(type);
+}
+
+static PyObject *program_load(Program *p, PyObject *args) {
+  const char *name, *text;
+  Py_ssize_t len;
+  if (!PyArg_ParseTuple(args, "ss#:load", &name, &text, &len) || !enter(p)) return NULL;
+  int ok;
+  WITHOUT_GIL(ok = tl_load(p->context, name, text, (size_t)len));
+  p->busy = 0;
+  return PyBool_FromLong(ok);
+}
+
+static PyObject *program_lower(Program *p, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"chip", "last", "no_auto_sync", "no_auto_memory", "keep_text", "verify_each", NULL};
+  TlLower opt = {0};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zzpppp:lower", names, &opt.chip, &opt.last, &opt.no_auto_sync,
+                                   &opt.no_auto_memory, &opt.keep_text, &opt.verify_each) ||
+      !enter(p))
+    return NULL;
+  int ok;
+  WITHOUT_GIL(ok = tl_lower(p->context, &opt));
+  p->busy = 0;
+  return PyBool_FromLong(ok);
+}
+
+static PyObject *ask(Program *p, const char *(*question)(TlContext *)) {
+  if (!enter(p)) return NULL;
+  const char *s;
+  WITHOUT_GIL(s = question(p->context));
+  p->busy = 0;
+  return text_or_none(s);
+}
+
+static PyObject *program_text(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_text); }
+static PyObject *program_explain(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_explain); }
+static PyObject *program_explain_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_explain_json); }
+static PyObject *program_signature_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_signature_json); }
+static PyObject *program_diags_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_diags_json); }
+static PyObject *program_diags_text(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_diags_text); }
+
+static PyObject *program_diags_clear(Program *p, PyObject *unused) {
+  (void)unused;
+  if (!enter(p)) return NULL;
+  tl_diags_clear(p->context);
+  p->busy = 0;
+  Py_RETURN_NONE;
+}
+
+static PyObject *program_error_count(Program *p, PyObject *unused) {
+  (void)unused;
+  if (!enter(p)) return NULL;
+  int n = tl_error_count(p->context);
+  p->busy = 0;
+  return PyLong_FromLong(n);
+}
+
+static PyObject *ask_by_name(Program *p, PyObject *args, const char *(*question)(TlContext *, const char *)) {
+  const char *name, *s;
+  if (!PyArg_ParseTuple(args, "s", &name) || !enter(p)) return NULL;
+  WITHOUT_GIL(s = question(p->context, name));
+  p->busy = 0;
+  return text_or_none(s);
+}
+
+static PyObject *program_text_after(Program *p, PyObject *args) { return ask_by_name(p, args, tl_text_after); }
+static PyObject *program_emit(Program *p, PyObject *args) { return ask_by_name(p, args, tl_emit); }
+
+/* One argument: (address, shape), an int or a float. */
+static int read_arg(PyObject *o, TlArg *arg) {
+  if (PyFloat_Check(o)) {
+    arg->scalar.f = PyFloat_AsDouble(o);
+    return 1;
+  }
+  if (PyLong_Check(o)) {
+    arg->scalar.i = PyLong_AsLongLong(o);
+    if (arg->scalar.i == -1 && PyErr_Occurred()) { /* above the signed range: an unsigned 64-bit value */
+      PyErr_Clear();
+      arg->scalar.i = (int64_t)PyLong_AsUnsignedLongLongMask(o);
+    }
+    return !PyErr_Occurred();
+  }
+  PyObject *address, *shape;
+  if (!PyTuple_Check(o) || !PyArg_ParseTuple(o, "OO!", &address, &PyTuple_Type, &shape)) {
+    PyErr_SetString(PyExc_TypeError, "an argument is (address, shape), an int or a float");
+    return 0;
+  }
+  Py_ssize_t rank = PyTuple_Size(shape);
+  if (rank > (Py_ssize_t)(sizeof arg->shape / sizeof arg->shape[0])) {
+    PyErr_SetString(PyExc_ValueError, "a tensor of more than 6 dimensions");
+    return 0;
+  }
+  arg->data = PyLong_AsVoidPtr(address);
+  for (Py_ssize_t i = 0; i < rank; i++) arg->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+  return !PyErr_Occurred();
+}
+
+static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"args", "checks", "threads", "max_faults", NULL};
+  PyObject *list;
+  TlSim opt = {.checks = 1};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|pii:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
+                                   &opt.max_faults))
+    return NULL;
+  Py_ssize_t n = PyList_Size(list);
+  TlArg *values = PyMem_Calloc((size_t)n + 1, sizeof *values);
+  if (!values) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (!read_arg(PyList_GetItem(list, i), &values[i])) {
+      PyMem_Free(values);
+      return NULL;
+    }
+  if (!enter(p)) {
+    PyMem_Free(values);
+    return NULL;
+  }
+  TlSimResult r = {0};
+  int ok;
+  WITHOUT_GIL(ok = tl_sim(p->context, values, (int)n, &opt, &r));
+  p->busy = 0;
+  PyMem_Free(values);
+  return Py_BuildValue("N{sLsLsLsLsisi}", PyBool_FromLong(ok), "blocks", (long long)r.blocks, "instructions",
+                       (long long)r.instructions, "gm_read_bytes", (long long)r.gm_read_bytes, "gm_write_bytes",
+                       (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores);
+}
+
+#define METHOD(name, flags, doc) {#name, (PyCFunction)(void (*)(void))program_##name, flags, doc}
+static PyMethodDef program_methods[] = {
+    METHOD(load, METH_VARARGS, "load(name, text) -> bool: parse and verify IR text"),
+    METHOD(lower, METH_VARARGS | METH_KEYWORDS, "lower(chip=None, last=None, ...) -> bool: run the passes"),
+    METHOD(text, METH_NOARGS, "the IR as canonical text"),
+    METHOD(text_after, METH_VARARGS, "text_after(pass) -> str or None; needs lower(keep_text=True)"),
+    METHOD(explain, METH_NOARGS, "what was chosen and why, for people"),
+    METHOD(explain_json, METH_NOARGS, "the same as JSON"),
+    METHOD(signature_json, METH_NOARGS, "parameters and grid as JSON"),
+    METHOD(emit, METH_VARARGS, "emit(target) -> C++ source or None"),
+    METHOD(sim, METH_VARARGS | METH_KEYWORDS, "sim(args, checks=True, threads=0, max_faults=0) -> (ok, counts)"),
+    METHOD(error_count, METH_NOARGS, "number of errors"),
+    METHOD(diags_json, METH_NOARGS, "diagnostics as JSON"),
+    METHOD(diags_text, METH_NOARGS, "diagnostics for a terminal"),
+    METHOD(diags_clear, METH_NOARGS, "forgets the diagnostics"),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot program_slots[] = {
+    {Py_tp_new, (void *)program_new},
+    {Py_tp_dealloc, (void *)program_dealloc},
+    {Py_tp_methods, (void *)program_methods},
+    {Py_tp_doc, (void *)"One kernel in the C core (a TlContext)."},
+    {0, NULL},
+};
+
+static PyType_Spec program_spec = {
+    .name = "tilelang._core.Program",
+    .basicsize = sizeof(Program),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = program_slots,
+};
+
+/* ---- functions of the module ------------------------------------------------------------------------------- */
+
+/* Lines "a\tb\tc" as a list of tuples of text. */
+static PyObject *table(const char *(*line_at)(int)) {
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list; i++) {
+    const char *line = line_at(i);
+    if (!line) break;
+    PyObject *text = PyUnicode_FromString(line);
+    PyObject *fields = text ? PyObject_CallMethod(text, "split", "s", "\t") : NULL;
+    PyObject *row = fields ? PyList_AsTuple(fields) : NULL;
+    if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+    Py_XDECREF(text);
+    Py_XDECREF(fields);
+    Py_XDECREF(row);
+  }
+  return list;
+}
+
+static PyObject *core_passes(PyObject *m, PyObject *unused) { (void)m; (void)unused; return table(tl_pass_at); }
+static PyObject *core_chips(PyObject *m, PyObject *unused) { (void)m; (void)unused; return table(tl_chip_at); }
+static PyObject *core_version(PyObject *m, PyObject *unused) {
+  (void)m;
+  (void)unused;
+  return text_or_none(tl_version());
+}
+
+/* The head of the DLPack ABI (version 0): what a capsule named "dltensor" points to. */
+typedef struct {
+  void *data;
+  struct { int32_t type, id; } device;
+  int32_t ndim;
+  struct { uint8_t code, bits; uint16_t lanes; } dtype;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+} DLTensor;
+
+static PyObject *tuple_of(const int64_t *v, int32_t n) {
+  PyObject *t = PyTuple_New(n);
+  for (int32_t i = 0; t && i < n; i++) {
+    PyObject *x = PyLong_FromLongLong(v[i]);
+    if (!x || PyTuple_SetItem(t, i, x) < 0) Py_CLEAR(t);
+  }
+  return t;
+}
+
+static PyObject *core_dlpack(PyObject *m, PyObject *capsule) {
+  (void)m;
+  const DLTensor *t = PyCapsule_GetPointer(capsule, "dltensor");
+  if (!t) return NULL;
+  PyObject *address = PyLong_FromVoidPtr(t->data ? (char *)t->data + t->byte_offset : NULL);
+  PyObject *shape = tuple_of(t->shape, t->ndim), *strides;
+  if (t->strides) {
+    strides = tuple_of(t->strides, t->ndim);
+  } else {
+    Py_INCREF(Py_None);
+    strides = Py_None;
+  }
+  return Py_BuildValue("NiiiNN", address, t->dtype.code, t->dtype.bits, t->dtype.lanes, shape, strides);
+}
+
+static PyMethodDef core_methods[] = {
+    {"passes", core_passes, METH_NOARGS, "[(name, meaning)] in the order they run"},
+    {"chips", core_chips, METH_NOARGS, "[(name, family, cube cores, vector cores, MHz)]"},
+    {"version", core_version, METH_NOARGS, "version of the C core"},
+    {"dlpack", core_dlpack, METH_O, "dlpack(capsule) -> (address, code, bits, lanes, shape, strides or None)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static int core_exec(PyObject *m) {
+  PyObject *type = PyType_FromSpec(&program_spec);
+  if (!type) return -1;
+  int failed = PyModule_AddObjectRef(m, "Program", type);
+  Py_DECREF(type);
+  return failed;
+}
+
+static PyModuleDef_Slot core_slots[] = {{Py_mod_exec, (void *)core_exec}, {0, NULL}};
+
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT, .m_name = "_core", .m_doc = "The C core of tilelang.", .m_methods = core_methods, .m_slots = core_slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

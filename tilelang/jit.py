@@ -1,0 +1,314 @@
+"""@tilelang.jit and tilelang.compile.
+
+A decorated function is *lazy* (it builds and returns a prim_func; calling it gives a Kernel) or *eager* (it is the kernel;
+calling it with tensors runs it). Which one is read off its source: a nested prim_func means lazy, a T.Kernel of its own
+means eager.
+
+An eager function is traced twice: first up to its last tensor annotation, to learn which T.const is which dimension of
+which tensor; then with the values. Kernels are kept by the compile-time arguments and those values.
+"""
+
+import ast
+import functools
+
+from . import cache
+from .errors import ArgumentError, fail, warn
+from .frontend.builder import Builder
+from .frontend.expr import Buffer, Var
+from .frontend.hooks import Frame
+from .frontend.rewrite import parse, rewrite
+from .frontend.trace import PrimFunc, TensorType, Traced, annotations, parameter_names
+from .kernel import Kernel, chip_of_platform
+from .language.dtypes import DType
+from .tensors import is_tensor, view
+
+
+def compile(func, out_idx=None, target="auto", target_host=None, workspace_idx=None, platform="auto", execution_backend=None,
+            verbose=False, pass_configs=None, device=None, chip=None, checks=None, threads=0, **ignored):  # fmt: skip
+    """Compiles a prim_func into a Kernel."""
+    if isinstance(func, Kernel):
+        return func
+    if isinstance(func, JITFunction):
+        raise ArgumentError(f"tilelang.compile takes a prim_func; '{func.__name__}' is under @tilelang.jit: call it, or {func.__name__}.compile(...)")
+    if not isinstance(func, PrimFunc):
+        raise ArgumentError(f"tilelang.compile takes a prim_func, not {type(func).__name__}; mark the kernel with @T.prim_func")
+    options = _options(out_idx, workspace_idx, target, target_host, platform, execution_backend, pass_configs, device, chip, checks, threads, ignored)
+    return Kernel(func, **options)
+
+
+def _options(out_idx, workspace_idx, target, target_host, platform, execution_backend, pass_configs, device, chip, checks, threads, ignored):
+    for name, value in (("target_host", target_host), *ignored.items()):
+        if value is not None:
+            warn(f"option {name}={value!r} has no effect")
+    if execution_backend not in (None, "cython", "auto"):
+        warn(f"option execution_backend={execution_backend!r} has no effect: device= says where a kernel runs")
+    if chip is None and platform not in (None, "auto"):
+        chip = chip_of_platform(platform)
+    return dict(out_idx=out_idx, workspace_idx=workspace_idx, target=target, pass_configs=pass_configs, device=device, chip=chip, checks=checks, threads=threads)
+
+
+def jit(func=None, *, out_idx=None, workspace_idx=None, target="auto", target_host=None, platform="auto", execution_backend=None,
+        verbose=False, pass_configs=None, debug_root_path=None, compile_flags=None, device=None, chip=None, checks=None, threads=0):  # fmt: skip
+    """Decorator for kernels and for functions that build kernels."""
+    options = dict(out_idx=out_idx, workspace_idx=workspace_idx, target=target, target_host=target_host, platform=platform,
+                   execution_backend=execution_backend, pass_configs=pass_configs, device=device, chip=chip, checks=checks,
+                   threads=threads, ignored=dict(debug_root_path=debug_root_path, compile_flags=compile_flags))  # fmt: skip
+
+    def wrap(f):
+        if isinstance(f, PrimFunc):
+            return Kernel(f, **_options(**options))
+        return JITFunction(f, options)
+
+    return wrap if func is None else wrap(func)
+
+
+def _freeze(v):
+    """A hashable that stands for a compile-time argument."""
+    if isinstance(v, (list, tuple)):
+        return (type(v).__name__, *(_freeze(x) for x in v))
+    if isinstance(v, dict):
+        return tuple((k, _freeze(x)) for k, x in v.items())
+    try:
+        hash(v)
+    except TypeError:
+        return id(v)
+    return (type(v).__name__, v)
+
+
+class JITFunction:
+    """What @tilelang.jit gives: call it."""
+
+    def __init__(self, fn, options):
+        if not callable(fn) or not hasattr(fn, "__code__"):
+            raise ArgumentError(f"@tilelang.jit takes a function, not {type(fn).__name__}")
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        self.options = options
+        self._eager = None
+
+    @property
+    def style(self):
+        """ "lazy" or "eager"."""
+        if self._eager is None:
+            self._eager = Eager(self) if _is_kernel(self.fn) else False
+        return "eager" if self._eager else "lazy"
+
+    def __call__(self, *args, **kwargs):
+        if self.style == "eager":
+            return self._eager.call(args, kwargs)
+        return self._build(args, kwargs)
+
+    def compile(self, *args, **kwargs):
+        """The Kernel, without running it."""
+        if self.style == "eager":
+            return self._eager.kernel(args, kwargs)[0]
+        return self._build(args, kwargs)
+
+    def _build(self, args, kwargs):
+        key = (self, _freeze(args), _freeze(dict(sorted(kwargs.items()))))
+        return cache.lookup(key, lambda: self._make(args, kwargs))
+
+    def _make(self, args, kwargs):
+        func = self.fn(*args, **kwargs)
+        if isinstance(func, Kernel):
+            return func
+        if not isinstance(func, PrimFunc):
+            raise ArgumentError(f"'{self.__name__}' is under @tilelang.jit but returned {type(func).__name__}, not a prim_func; mark the inner function with @T.prim_func and return it")
+        return Kernel(func, **_options(**self.options))
+
+    def __get__(self, obj, owner=None):
+        return self if obj is None else functools.partial(self, obj)
+
+
+def _is_kernel(fn):
+    """Does the function itself open a T.Kernel, without a prim_func inside?"""
+    tree = parse(fn)
+    inner, own = False, False
+    stack = list(tree.body)
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names = [ast.unparse(d) for d in node.decorator_list]
+            inner |= any("prim_func" in n for n in names)
+            continue
+        if isinstance(node, ast.With):
+            for item in node.items:
+                call = item.context_expr
+                if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", None)) == "Kernel":
+                    own = True
+        stack += [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt)]
+    return own and not inner
+
+
+class _Enough(Exception):
+    """The first tracing has seen every annotation."""
+
+
+class Context:
+    """What T.const, T.empty and annotations of an eager kernel talk to."""
+
+    def __init__(self, tensors, consts, collecting):
+        self.tensors, self.consts, self.collecting = tensors, consts, collecting
+        self.found = {}  # tensor -> TensorType
+        self.asked = {}  # T.const names
+
+    def const(self, name, dtype):
+        self.asked.setdefault(name)
+        if self.collecting:
+            return Var(name, dtype, "const")
+        if name not in self.consts:
+            fail(1013, f"T.const '{name}' is not a dimension of any tensor by itself", fix=f"use '{name}' alone as a dimension in an annotation, or pass {name}=... in the call")
+        return self.consts[name]
+
+    def annotate(self, name, annotation, value):
+        if name not in self.tensors:
+            return value()
+        kind = annotation()
+        if not isinstance(kind, TensorType):
+            return value()
+        self.found[name] = kind
+        if self.collecting:
+            if len(self.found) == len(self.tensors):
+                raise _Enough
+            return value()
+        buf = value()
+        buf.shape, buf.dtype = kind.shape, kind.dtype
+        return buf
+
+    def kernel_begins(self):
+        if self.collecting:
+            raise _Enough
+
+
+class Plan:
+    """Where the compile-time sizes of an eager kernel come from."""
+
+    def __init__(self, sources, untyped, tensors):
+        self.sources, self.untyped, self.tensors = sources, untyped, tensors
+
+
+class Eager:
+    def __init__(self, owner):
+        import inspect
+
+        self.owner, self.fn = owner, owner.fn
+        self.signature = inspect.signature(self.fn)
+        self.names = parameter_names(self.fn)
+        self.notes = annotations(self.fn)
+        self.scalars = {n for n, a in self.notes.items() if isinstance(a, DType)}
+        self.plans = {}
+
+    def bind(self, args, kwargs, partly):
+        """(bound arguments, sizes given by name)."""
+        own = {k: v for k, v in kwargs.items() if k in self.names}
+        sizes = {k: v for k, v in kwargs.items() if k not in self.names}
+        try:
+            bound = (self.signature.bind_partial if partly else self.signature.bind)(*args, **own)
+        except TypeError as e:
+            raise ArgumentError(f"{self.fn.__name__}: {e}") from None
+        bound.apply_defaults()
+        return bound.arguments, sizes
+
+    def is_tensor(self, name, arguments):
+        note = self.notes.get(name)
+        if isinstance(note, TensorType):
+            return True
+        if name in self.scalars or note in (int, float, str, bool):
+            return False
+        return name not in arguments or is_tensor(arguments[name])
+
+    def kernel(self, args, kwargs, partly=True):
+        """(Kernel, its runtime arguments)."""
+        arguments, sizes = self.bind(args, kwargs, partly)
+        tensors = [n for n in self.names if self.is_tensor(n, arguments)]
+        views = {n: view(arguments[n], f"{self.fn.__name__}: argument '{n}'") for n in tensors if n in arguments}
+        fixed = {n: v for n, v in arguments.items() if n not in tensors and n not in self.scalars}
+        base = (_freeze(fixed), tuple((n, v.dtype, len(v.shape)) for n, v in views.items()), tuple(sizes))
+        plan = self.plans.get(base)
+        if plan is None:
+            plan = self.plans[base] = self.collect(tensors, views, fixed)
+        consts = dict(sizes)
+        for name, (tensor, dim) in plan.sources.items():
+            if name not in consts and tensor in views and dim < len(views[tensor].shape):
+                consts[name] = int(views[tensor].shape[dim])
+        untyped = tuple((n, views[n].shape, views[n].dtype) if n in views else n for n in plan.untyped)
+        key = (self.owner, base, tuple(sorted(consts.items())), untyped)
+        made = cache.lookup(key, lambda: self.trace(tensors, views, fixed, consts))
+        order = [n for n in self.names if n in tensors or n in self.scalars]
+        return made, [arguments[n] for n in order if n in arguments]
+
+    def call(self, args, kwargs):
+        kernel, runtime = self.kernel(args, kwargs, partly=False)
+        out = kernel(*runtime)
+        if not kernel.returns:
+            return None
+        outs = out if isinstance(out, list) else [out]
+        results = [outs[i] if kind == "out" else runtime[i] for kind, i in kernel.returns]
+        return results[0] if len(results) == 1 else results
+
+    def start(self, tensors, views, context, fixed):
+        """A builder with the parameters in call order, and the values of the function's arguments."""
+        run, where = rewrite(self.fn, Frame)
+        builder = Builder(self.fn.__name__, where, context)
+        values = {}
+        for n in self.names:
+            note = self.notes.get(n)
+            if n in tensors:
+                shape = views[n].shape if n in views else (1,)
+                dtype = views[n].dtype if n in views else "float32"
+                if isinstance(note, TensorType):
+                    shape, dtype = note.shape, note.dtype
+                elif n in views and not isinstance(dtype, DType):
+                    raise ArgumentError(f"{self.fn.__name__}: argument '{n}' has dtype {dtype}, which kernels do not have")
+                values[n] = Buffer(n, tuple(shape), dtype, "gm", where)
+                builder.params.append(values[n])
+            elif n in self.scalars:
+                values[n] = Var(n, note, "param")
+                builder.params.append(values[n])
+            elif n in fixed:
+                values[n] = fixed[n]
+        return run, builder, values
+
+    def collect(self, tensors, views, fixed):
+        loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
+        context = Context(loose, {}, True)
+        run, builder, values = self.start(tensors, views, context, fixed)
+        with builder:
+            try:
+                run(**values)
+            except _Enough:
+                pass
+        sources = {}
+        for n in tensors:
+            kind = context.found.get(n)
+            for d, s in enumerate(kind.shape if kind else ()):
+                if isinstance(s, Var) and s.kind == "const":
+                    sources.setdefault(s.name, (n, d))
+        return Plan(sources, [n for n in loose if n not in context.found], tensors)
+
+    def trace(self, tensors, views, fixed, consts):
+        loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
+        context = Context(loose, consts, False)
+        run, builder, values = self.start(tensors, views, context, fixed)
+        with builder:
+            result = run(**values)
+            builder.finish()
+        unused = [n for n in consts if n not in context.asked]
+        if unused:
+            raise ArgumentError(f"{self.fn.__name__} has no argument and no T.const '{unused[0]}'")
+        kernel = Kernel(Traced(builder), **_options(**self.owner.options))
+        kernel.returns = self.results(result, builder)
+        return kernel
+
+    def results(self, result, builder):
+        """What `return` gives back: ("out", position among the outputs) or ("in", position among the arguments)."""
+        if result is None:
+            return []
+        out = []
+        for r in result if isinstance(result, (tuple, list)) else [result]:
+            outs = [i for i, b in enumerate(builder.outs) if b is r]
+            ins = [i for i, p in enumerate(builder.params) if p is r]
+            if not outs and not ins:
+                fail(1010, f"'{self.fn.__name__}' returns {r!r}", fix="return tensors made with T.empty", at=builder.where)
+            out.append(("out", outs[0]) if outs else ("in", ins[0]))
+        return out

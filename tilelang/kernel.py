@@ -1,0 +1,339 @@
+"""A compiled kernel: call it, look inside it, get its source.
+
+Python keeps the parameter list and the IR text; everything else is asked of the C core (`_core.Program`).
+"""
+
+import json
+import os
+import threading
+import time
+
+from .errors import ArgumentError, CompileError, DeviceError, KernelFault, from_core, nearest, warn
+from .frontend.expr import Buffer, evaluate, show
+from .pass_config import PassConfigKey, read
+from .tensors import check, empty_like_kind, give_back, is_tensor, view
+
+DEVICES = ("sim", "ascend")
+TARGETS = ("auto", "ascendc", "pto")
+
+
+def _choice(what, value, choices):
+    if value not in choices:
+        near = nearest(str(value), choices)
+        raise ArgumentError(f"{what}={value!r}: there is no such {what}; one of {', '.join(choices)}" + (f"; did you mean '{near}'?" if near else ""))
+    return value
+
+
+def _indices(what, idx, params):
+    """Parameter numbers, counted from either end."""
+    if idx is None:
+        return []
+    out = []
+    for i in [idx] if isinstance(idx, int) else list(idx):
+        if not isinstance(i, int) or not -len(params) <= i < len(params):
+            raise ArgumentError(f"{what}={idx!r}: the kernel has {len(params)} parameters ({', '.join(p.name for p in params)})")
+        i %= len(params)
+        if not isinstance(params[i], Buffer):
+            raise ArgumentError(f"{what}={idx!r}: parameter {i}, '{params[i].name}', is a scalar, not a tensor")
+        out.append(i)
+    return out
+
+
+class Param:
+    """One parameter as the caller sees it."""
+
+    __slots__ = ("name", "kind", "dtype", "shape", "role")
+
+    def __init__(self, name, kind, dtype, shape, role):
+        self.name, self.kind, self.dtype, self.shape, self.role = name, kind, dtype, shape, role
+
+    def __repr__(self):
+        shape = f"[{', '.join(show(s) for s in self.shape)}]" if self.kind == "tensor" else ""
+        return f"{self.name}: {self.dtype}{shape}{'' if self.role == 'in' else ' ' + self.role}"
+
+
+class Kernel:
+    """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
+
+    def __init__(self, func, out_idx=None, workspace_idx=None, target="auto", device=None, chip=None, pass_configs=None, checks=None, threads=0):
+        began = time.perf_counter()
+        self.traced = traced = getattr(func, "traced", func)
+        self.prim_func = func
+        self.name = traced.name
+        self.target = _choice("target", target or "auto", TARGETS)
+        self.device = _choice("device", device or os.environ.get("TILELANG_DEVICE") or "sim", DEVICES)
+        self.chip = chip or os.environ.get("TILELANG_CHIP") or None
+        self.checks = checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
+        self.threads = threads
+        self.pass_configs = read(pass_configs)
+        self.last_run = None
+        self.diagnostics = list(traced.builder.notes)
+        self._lock = threading.Lock()
+        self._roles(out_idx, workspace_idx)
+        self.text = traced.text(self.out_idx, self.workspace_idx)
+        self.sizes = traced.size_names
+        self._plan()
+        self.times = {"print": time.perf_counter() - began}
+        self._sources = {}
+        self._program = None
+        self._kept = None
+        if not self._empty():
+            self._program = self._compile(keep_text=False)
+
+    # ---- parameters ---------------------------------------------------------------------------------------------
+
+    def _roles(self, out_idx, workspace_idx):
+        params = self.traced.params
+        outs = {id(b) for b in self.traced.builder.outs}
+        self.out_idx = _indices("out_idx", out_idx, params) + [i for i, p in enumerate(params) if id(p) in outs]
+        self.workspace_idx = _indices("workspace_idx", workspace_idx, params)
+        both = set(self.out_idx) & set(self.workspace_idx)
+        if both:
+            raise ArgumentError(f"parameter {both.pop()} is named in out_idx and in workspace_idx")
+        if len(set(self.out_idx)) != len(self.out_idx):
+            raise ArgumentError(f"out_idx={out_idx!r} names a parameter twice")
+
+    def _plan(self):
+        self.params = []
+        for i, p in enumerate(self.traced.params):
+            role = "out" if i in self.out_idx else "workspace" if i in self.workspace_idx else "in"
+            if isinstance(p, Buffer):
+                self.params.append(Param(p.name, "tensor", p.dtype, p.shape, role))
+            else:
+                self.params.append(Param(p.name, "scalar", p.dtype, (), role))
+        self.written = {i for i, p in enumerate(self.traced.params) if isinstance(p, Buffer) and p.written}
+        self.inputs = [i for i, p in enumerate(self.params) if p.role == "in"]
+        self.given = [i for i, p in enumerate(self.params) if p.role != "workspace"]
+
+    def _empty(self):
+        """Nothing to do whatever is passed: no blocks, or no element to write."""
+        if any(isinstance(e, int) and e == 0 for _, e in self.traced.builder.grid):
+            return True
+        shapes = [self.params[i].shape for i in self.written]
+        return bool(shapes) and all(any(isinstance(s, int) and s == 0 for s in shape) for shape in shapes)
+
+    # ---- the core -----------------------------------------------------------------------------------------------
+
+    def _compile(self, keep_text):
+        from . import _core
+
+        builder = self.traced.builder
+        p = _core.Program()
+        asked = self.pass_configs.get(PassConfigKey.TL_ASCEND_AUTO_SYNC)
+        began = time.perf_counter()
+        ok = p.load(self.name + ".tl", self.text)
+        loaded = time.perf_counter()
+        ok = ok and p.lower(
+            chip=self.chip,
+            no_auto_sync=builder.hand_sync and not asked,
+            no_auto_memory=self.pass_configs.get(PassConfigKey.TL_ASCEND_MEMORY_PLANNING) is False,
+            keep_text=keep_text,
+        )
+        if not keep_text:
+            self.times.update(load=loaded - began, lower=time.perf_counter() - loaded)
+            found = from_core(json.loads(p.diags_json()), builder.paths)
+            if not ok:
+                raise CompileError([d for d in found if d.severity != "note"] or found)
+            for d in found:
+                if d.severity == "warning":
+                    warn(d.text, int(d.code[2:]), (d.file, d.line, d.col))
+            self.diagnostics += found
+            p.diags_clear()
+        return p
+
+    def _need(self, what):
+        if self._program is None:
+            raise ArgumentError(f"{what}: '{self.name}' has no blocks or no elements to write, so nothing was compiled")
+        return self._program
+
+    def ir(self, after=None):
+        """IR text: as written, or after a pass by name ("lowered": after the last one)."""
+        if after is None:
+            return self.text
+        program = self._need(f"ir(after={after!r})")
+        if after in ("lowered", "all", "last"):
+            return program.text()
+        if self._kept is None:
+            self._kept = self._compile(keep_text=True)
+        text = self._kept.text_after(str(after))
+        if text is None:
+            from . import _core
+
+            names = [n for n, _ in _core.passes()]
+            near = nearest(str(after), names)
+            raise ArgumentError(f"ir(after={after!r}): there is no such pass; the passes are {', '.join(names)}" + (f"; did you mean '{near}'?" if near else ""))
+        return text
+
+    def explain(self):
+        """What was chosen and why: buffers by memory, addresses, live ranges, flags and the hazard each orders."""
+        if self._program is None:
+            return f"kernel {self.name}: no blocks or no elements to write; a call does nothing\n"
+        text = self._program.explain()
+        notes = [d for d in self.traced.builder.notes]
+        if notes:
+            text = text.rstrip("\n") + "\n\nfront end\n" + "".join(f"  line {d.line}: {d.text}\n" for d in notes)
+        return text
+
+    def explain_json(self):
+        """explain() as a dict."""
+        return json.loads(self._need("explain_json").explain_json())
+
+    def get_kernel_source(self, target=None):
+        """C++ source for the chip: Ascend C, or PTO with target="pto"."""
+        target = _choice("target", target or self.target, TARGETS)
+        if target not in self._sources:
+            program = self._need("get_kernel_source")
+            began = time.perf_counter()
+            with self._lock:
+                program.diags_clear()
+                text = program.emit(target)
+                if text is None:
+                    found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
+                    program.diags_clear()
+                    raise CompileError(found)
+            self.times["emit"] = time.perf_counter() - began
+            self._sources[target] = text
+        return self._sources[target]
+
+    @property
+    def kernel_source(self):
+        return self.get_kernel_source()
+
+    # ---- the call -----------------------------------------------------------------------------------------------
+
+    def _who(self, i):
+        return f"{self.name}: argument '{self.params[i].name}'"
+
+    def _collect(self, args, kwargs):
+        """{parameter number: given object}."""
+        if kwargs:
+            names = {p.name: i for i, p in enumerate(self.params)}
+            for n in kwargs:
+                if n not in names:
+                    near = nearest(n, names)
+                    raise ArgumentError(f"{self.name} has no parameter '{n}'" + (f"; did you mean '{near}'?" if near else ""))
+        order = self.inputs if len(args) + len(kwargs) <= len(self.inputs) else self.given
+        got = dict(zip(order, args))
+        for n, v in kwargs.items():
+            if names[n] in got:
+                raise ArgumentError(f"{self.name}: '{n}' is given twice")
+            got[names[n]] = v
+        missing = [self.params[i].name for i in self.inputs if i not in got]
+        if missing or len(args) > len(order):
+            wanted = ", ".join(repr(self.params[i]) for i in self.inputs)
+            raise ArgumentError(f"{self.name} takes {len(self.inputs)} arguments ({wanted}), {len(args) + len(kwargs)} are given" + (f"; missing: {', '.join(missing)}" if missing else ""))
+        return got
+
+    def _bind_sizes(self, views):
+        """Symbolic sizes from the tensors that have them as a dimension; every other size is checked."""
+        env, source = {}, {}
+        for i, v in views.items():
+            for d, (want, have) in enumerate(zip(self.params[i].shape, v.shape)):
+                name = getattr(want, "name", None)
+                if name in self.sizes and name not in env:
+                    env[name], source[name] = have, (i, d)
+        missing = [n for n in self.sizes if n not in env]
+        if missing:
+            raise ArgumentError(f"{self.name}: the size {missing[0]} cannot be read from the tensors given")
+        for i, v in views.items():
+            want = tuple(evaluate(s, env) for s in self.params[i].shape)
+            if want == tuple(v.shape):
+                continue
+            d = next(d for d in range(len(want)) if want[d] != v.shape[d])
+            name = getattr(self.params[i].shape[d], "name", None)
+            why = ""
+            if name in source:
+                why = f"; {name} is {env[name]} from dimension {source[name][1]} of '{self.params[source[name][0]].name}'"
+            raise ArgumentError(f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: dimension {d} is {v.shape[d]}, not {want[d]}{why}")
+        return env
+
+    def _scalar(self, i, value):
+        dtype = self.params[i].dtype
+        item = getattr(value, "item", None)
+        if item is not None and getattr(value, "size", 1) == 1:
+            value = item()
+        if isinstance(value, bool):
+            value = int(value)
+        if dtype.is_float and isinstance(value, (int, float)):
+            return float(value)
+        if not dtype.is_float and isinstance(value, int):
+            bits, signed = (1, False) if dtype == "bool" else (dtype.bits, not dtype.startswith("u"))
+            low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+            if not low <= value <= high:
+                raise ArgumentError(f"{self._who(i)} is {value}, which {dtype} does not hold ({low} to {high})")
+            return value
+        raise ArgumentError(f"{self._who(i)} is {type(value).__name__} {value!r}, wanted a number for {dtype}")
+
+    def __call__(self, *args, **kwargs):
+        if self.device == "ascend":
+            raise DeviceError(
+                "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source for it. "
+                "Fix: leave device= out or set TILELANG_DEVICE=sim to run on the simulated chip"
+            )
+        got = self._collect(args, kwargs)
+        views, scalars = {}, {}
+        for i, obj in got.items():
+            p = self.params[i]
+            if p.kind == "scalar":
+                scalars[i] = self._scalar(i, obj)
+                continue
+            if not is_tensor(obj):
+                raise ArgumentError(f"{self._who(i)} is {type(obj).__name__}, wanted a tensor {p!r}")
+            v = views[i] = view(obj, self._who(i))
+            check(v, self._who(i), p.dtype, len(p.shape))
+            if not v.writable and (i in self.written or p.role == "out"):
+                raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
+        env = self._bind_sizes(views)
+        kind = next((v.kind for v in views.values()), "numpy")
+        results = {}
+        for i in [*self.out_idx, *self.workspace_idx]:
+            if i not in got:
+                p = self.params[i]
+                made = empty_like_kind(kind if p.role == "out" else "numpy", [evaluate(s, env) for s in p.shape], p.dtype)
+                views[i] = view(made, self._who(i))
+                results[i] = made
+        self._run(env, views, scalars)
+        outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
+        return None if not outs else outs[0] if len(outs) == 1 else outs
+
+    def _run(self, env, views, scalars):
+        scope = dict(env)
+        scope.update((self.params[i].name, v) for i, v in scalars.items())
+        blocks = 1
+        for _, e in self.traced.builder.grid:
+            blocks *= max(int(evaluate(e, scope)), 0)
+        if self._program is None or blocks == 0:
+            self.last_run = {"blocks": 0, "instructions": 0, "gm_read_bytes": 0, "gm_write_bytes": 0, "cores_used": 0, "cores": 0}
+            return
+        args = [env[n] for n in self.sizes]
+        for i, p in enumerate(self.params):
+            args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+        with self._lock:
+            program = self._program
+            program.diags_clear()
+            began = time.perf_counter()
+            ok, result = program.sim(args, checks=bool(self.checks), threads=self.threads)
+            self.times["run"] = time.perf_counter() - began
+            self.last_run = result
+            found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
+            program.diags_clear()
+        if not ok:
+            raise KernelFault(found)
+        for d in found:
+            if d.severity == "warning":
+                warn(d.text, int(d.code[2:]), (d.file, d.line, d.col))
+
+    def __repr__(self):
+        return f"<kernel {self.name}({', '.join(repr(p) for p in self.params)}) for {self.device}>"
+
+
+def chip_of_platform(platform):
+    """The first chip of a family: "A2", "A3", "A5"."""
+    from . import _core
+
+    for name, family, *_ in _core.chips():
+        if family.lower() == str(platform).lower():
+            return name
+    families = sorted({c[1].upper() for c in _core.chips()})
+    raise ArgumentError(f"platform={platform!r}: there is no such family of chips; one of {', '.join(families)}")
+
