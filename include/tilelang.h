@@ -69,6 +69,16 @@ TL_API const char *tl_explain_json(TlContext *c);
  * "shape":[int | "expr text"],"out":bool,"workspace":bool}],"grid":[int | "expr text"]} */
 TL_API const char *tl_signature_json(TlContext *c);
 
+typedef struct {
+  const char *name, *dtype; /* "f16" … */
+  int bytes;                /* of one element */
+  int is_tensor, is_out, is_workspace;
+  int rank;                 /* tensors: number of dimensions */
+  int64_t shape[6];         /* tensors: extents; -1: depends on scalars, see tl_shapes */
+} TlParam;
+/* The i-th parameter; 0 past the end. */
+TL_API int tl_param_at(TlContext *c, int i, TlParam *out);
+
 /* ---- writing ------------------------------------------------------------------------------------------------- */
 
 /* C++ source for "ascendc" (= "auto") or "pto" from the lowered program; NULL with diagnostics if it cannot. */
@@ -88,6 +98,9 @@ typedef struct {
   int64_t blocks, instructions, gm_read_bytes, gm_write_bytes;
   int32_t cores_used, cores; /* of the kind the kernel runs on */
 } TlSimResult;
+/* Fills the shapes of all tensors in args from the kernel's text and the scalars in args. 0: a size cannot be computed
+ * or is negative (diagnostic). */
+TL_API int tl_shapes(TlContext *c, TlArg *args, int n_args);
 /* Runs the lowered kernel; args in parameter order. 0 when a fault was found (diagnostics say which). */
 TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result);
 

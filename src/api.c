@@ -1,8 +1,8 @@
 /* api.c - implements tilelang.h; the only file that sees every folder.
  *
  * A context owns one arena. tl_load drops it whole and starts again, so everything a call returns lives until then.
- * Each public function that may allocate begins with ENTER: when the host refuses memory, the arena jumps back there and
- * the function fails. `no_memory` then stands for the diagnostic TL0001, which needs no memory to be shown; a program
+ * Each public function that may allocate begins with ENTER: when the host refuses memory, the arena jumps back there
+ * and the function fails. `no_memory` then stands for the diagnostic TL0001, which needs no memory to be shown; a program
  * that was being changed at that moment is dropped. */
 #include "tilelang.h"
 
@@ -125,8 +125,8 @@ static bool lowered(TlContext *c, const char *call) {
   if (!loaded(c, call)) return false;
   if (c->module->kernel->level == LEVEL_LOWERED) return true;
   const IrKernel *k = c->module->kernel;
-  Diag *g = diag_add(&c->diags, DIAG_WRONG_STAGE, k->loc, "%s needs a lowered program; @%s is not lowered%s", call, k->name,
-                     c->begun ? " to the end" : "");
+  Diag *g = diag_add(&c->diags, DIAG_WRONG_STAGE, k->loc, "%s needs a lowered program; @%s is not lowered%s", call,
+                     k->name, c->begun ? " to the end" : "");
   diag_fix(&c->diags, g, "run all passes first");
   return false;
 }
@@ -224,7 +224,7 @@ const char *tl_text_after(TlContext *c, const char *pass) {
   for (uint32_t i = 0; i < c->stages.len; i++)
     if (c->stages.data[i].text && !strcmp(c->stages.data[i].pass, pass)) return c->stages.data[i].text;
   if (is_pass(pass))
-    diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, "the text after pass '%s' was not kept, or it did not run", pass);
+    diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, "the text after pass '%s' is not kept", pass);
   else no_such_pass(c, pass);
   return NULL;
 }
@@ -508,6 +508,17 @@ const char *tl_signature_json(TlContext *c) {
   return text_str(t);
 }
 
+int tl_param_at(TlContext *c, int i, TlParam *out) {
+  if (!c->module || i < 0 || i >= (int)c->module->kernel->params.len) return 0;
+  const IrBuf *b = c->module->kernel->params.data[i].buf;
+  const IrVar *v = c->module->kernel->params.data[i].var;
+  DType t = b ? b->type : v->type;
+  *out = (TlParam){b ? b->name : v->name, dtype_info[t].name, dtype_size(t), b != NULL, b && b->is_out, b && b->is_work,
+                   b ? b->rank : 0, {0}};
+  for (int d = 0; b && d < b->rank; d++) out->shape[d] = ir_is_const(b->shape[d]) ? b->shape[d]->i : -1;
+  return 1;
+}
+
 /* ---- writing ---------------------------------------------------------------------------------------------- */
 
 const char *tl_emit(TlContext *c, const char *target) {
@@ -531,46 +542,86 @@ const char *tl_emit(TlContext *c, const char *target) {
 
 /* ---- simulation ------------------------------------------------------------------------------------------- */
 
-/* The value of a size made of constants and scalar parameters, when it is that simple. */
+/* The value of a size made of constants and scalar parameters; false: overflow, division by 0, or another operator. */
 static bool size_value(const IrKernel *k, const IrExpr *e, const TlArg *args, int64_t *out) {
+  int64_t a = 0, b = 0;
   if (e->op == EX_INT) {
     *out = e->i;
     return true;
   }
-  if (e->op != EX_VAR) return false;
-  for (uint32_t i = 0; i < k->params.len; i++)
-    if (k->params.data[i].var == e->var) {
-      *out = args[i].scalar.i;
-      return true;
-    }
+  if (e->op == EX_VAR) {
+    for (uint32_t i = 0; i < k->params.len; i++)
+      if (k->params.data[i].var == e->var) {
+        *out = args[i].scalar.i;
+        return true;
+      }
+    return false;
+  }
+  if (e->op == EX_LOAD || e->op == EX_FLOAT || e->op == EX_SELECT || dtype_is_float(e->type)) return false;
+  if (!size_value(k, e->arg[0], args, &a) || (e->n > 1 && !size_value(k, e->arg[1], args, &b))) return false;
+  switch (e->op) {
+  case EX_CAST: *out = a; return dtype_size(e->type) == 8 || a == (int32_t)a;
+  case EX_NEG: return !__builtin_sub_overflow((int64_t)0, a, out);
+  case EX_ADD: return !__builtin_add_overflow(a, b, out);
+  case EX_SUB: return !__builtin_sub_overflow(a, b, out);
+  case EX_MUL: return !__builtin_mul_overflow(a, b, out);
+  case EX_MIN: *out = min_i64(a, b); return true;
+  case EX_MAX: *out = max_i64(a, b); return true;
+  case EX_FDIV:
+  case EX_MOD:
+    if (b <= 0) return false;
+    *out = a / b - (a % b < 0);
+    if (e->op == EX_MOD) *out = a - *out * b;
+    return true;
+  default: return false;
+  }
+}
+
+static bool right_count(TlContext *c, int n_args) {
+  const IrKernel *k = c->module->kernel;
+  if (n_args == (int)k->params.len) return true;
+  diag_add(&c->diags, DIAG_BAD_ARGUMENT, k->loc, "@%s takes %u arguments, %d are given", k->name, k->params.len,
+           n_args);
   return false;
+}
+
+int tl_shapes(TlContext *c, TlArg *args, int n_args) {
+  ENTER(c, false, 0);
+  if (!loaded(c, "a shape") || !right_count(c, n_args)) return 0;
+  const IrKernel *k = c->module->kernel;
+  for (int i = 0; i < n_args; i++) {
+    const IrBuf *b = k->params.data[i].buf;
+    for (int d = 0; b && d < b->rank; d++) {
+      if (size_value(k, b->shape[d], args, &args[i].shape[d]) && args[i].shape[d] >= 0) continue;
+      diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "dimension %d of %%%s, `%s`, is no size for these arguments", d,
+               b->name, ir_expr_str(&c->arena, b->shape[d]));
+      return 0;
+    }
+  }
+  return 1;
 }
 
 static bool check_args(TlContext *c, const TlArg *args, int n_args) {
   const IrKernel *k = c->module->kernel;
-  if (n_args != (int)k->params.len) {
-    diag_add(&c->diags, DIAG_BAD_ARGUMENT, k->loc, "@%s takes %u arguments, %d are given", k->name, k->params.len,
-             n_args);
-    return false;
-  }
-  bool ok = true;
+  if (!right_count(c, n_args)) return false;
   for (int i = 0; i < n_args; i++) {
     const IrBuf *b = k->params.data[i].buf;
-    int64_t count = 1, want;
+    int64_t want;
+    bool empty = false;
     for (int d = 0; b && d < b->rank; d++) {
       int64_t have = args[i].shape[d];
-      count = have == 0 ? 0 : count;
-      if (have >= 0 && (!size_value(k, b->shape[d], args, &want) || want == have)) continue;
+      empty |= have == 0;
+      bool known = size_value(k, b->shape[d], args, &want);
+      if (have >= 0 && (!known || want == have)) continue;
       diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "argument %d (%%%s %s) has %lld elements in dimension %d", i,
                b->name, shape_text(c, b), (long long)have, d);
-      ok = false;
-      break;
+      return false;
     }
-    if (!b || args[i].data || !count || !ok) continue;
+    if (!b || args[i].data || empty) continue;
     diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "argument %d (%%%s) has no data", i, b->name);
-    ok = false;
+    return false;
   }
-  return ok;
+  return true;
 }
 
 int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result) {

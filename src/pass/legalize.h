@@ -1,8 +1,9 @@
 /* legalize.h - what the files of the legalize pass share; nobody else includes it.
  *
  *   legalize.c         the pass: one source statement to a short list of steps in dtypes the vector unit has
- *   legalize_op.c      the steps of each elementwise op: dtype conversion, scalar operands, compare and select
+ *   legalize_op.c      the steps of each elementwise op: dtype conversion, scalar operands
  *   legalize_form.c    one step to instructions: flat or rows form, loops, temporaries, broadcast, realignment
+ *   legalize_mask.c    compare and select
  *   legalize_reduce.c  reductions
  *
  * A step works on a Nest, the box of its destination without dimensions of extent 1. Every operand (Opd) says which
@@ -63,6 +64,7 @@ void lg_copy(Lg *g, const Nest *n, Opd src, Opd dst);        /* same dtype, any 
 bool lg_is_dense(Lg *g, const Nest *n, const Opd *o);        /* one aligned contiguous run over the whole nest */
 Opd lg_dense(Lg *g, const Nest *n, Opd o);
 Nest lg_own(const Nest *n, const Opd *o, Opd *own, int8_t *back); /* the nest of o's own dimensions */
+Opd lg_widen(const Nest *n, const Nest *m, Opd o, const int8_t *back); /* o over m = lg_own(n, ...), seen from n again */
 Opd lg_as(Lg *g, const Nest *n, Opd o, DType t);             /* o, or a temporary of dtype t with its value */
 void lg_by_element(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg); /* loops on the scalar pipe */
 void lg_warn_scalar(Lg *g, const Nest *n, const char *what, const char *why, const char *fix);
@@ -74,10 +76,21 @@ bool lg_cast_route(const Arch *arch, DType dst, DType src, DType hop[4], int *n_
 void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode); /* src and dst in order */
 void lg_binary(Lg *g, const Nest *n, StmtOp op, DType w, Opd a, Opd b, Opd dst); /* add sub mul div max min, dtype w */
 void lg_elementwise(Lg *g);
-void lg_compare(Lg *g);
-void lg_select(Lg *g);
+void lg_halves(Lg *g, const Nest *n, Opd x, DType w, bool low_signed, Opd *hi, Opd *lo); /* i32 x = hi * 65536 + lo */
+void lg_join(Lg *g, const Nest *n, Opd hi, Opd lo, Opd dst);  /* the inverse; hi and lo i32 scratch */
+Opd lg_filled(Lg *g, const Nest *n, Opd scalar, DType w);
+Opd lg_number(Lg *g, DType t, double v);
+IrExpr *lg_scalar_as(Lg *g, DType t, IrExpr *e);
+DType lg_common(DType a, DType b);
+void lg_shape_error(Lg *g, const IrRegion *in, const IrRegion *dst);
+void lg_emit2(Lg *g, const Nest *n, StmtOp op, Opd a, Opd dst);
+void lg_emit3(Lg *g, const Nest *n, StmtOp op, Opd a, Opd b, Opd dst);
 void lg_no_dtype(Lg *g, DType t, const char *fix);
 void lg_wrap(Lg *g, const Nest *n, Opd x, DType t);          /* x (i16 or i32) modulo the width of the int dtype t */
+
+/* ---- mask ---- */
+void lg_compare(Lg *g);
+void lg_select(Lg *g);
 
 /* ---- reduce ---- */
 void lg_reduce(Lg *g);

@@ -158,8 +158,7 @@ Nest lg_own(const Nest *n, const Opd *o, Opd *own, int8_t *back) {
   return m;
 }
 
-/* An operand over m = lg_own(n, ...) seen from n again. */
-static Opd widen(const Nest *n, const Nest *m, Opd o, const int8_t *back) {
+Opd lg_widen(const Nest *n, const Nest *m, Opd o, const int8_t *back) {
   int8_t dim[IR_MAX_RANK];
   memcpy(dim, o.dim, sizeof dim);
   for (int d = 0; d < n->n; d++) o.dim[d] = REPEATS;
@@ -356,7 +355,6 @@ void lg_narrow(Lg *g, Nest *n, Opd *o, int n_opd, int d, IrExpr *off, IrExpr *ex
     }
     if (!ext) memmove(&o[i].dim[d], &o[i].dim[d + 1], (size_t)(n->n - d - 1));
   }
-  if (!n) return;
   if (ext) {
     n->ext[d] = ext;
     n->max[d] = lg_bound(g, ext, n->max[d]);
@@ -420,7 +418,7 @@ static Opd as_blocks(Lg *g, const Nest *n, Opd o) {
     blocks.r.ext[d] = m.ext[d];
     blocks.dim[d] = (int8_t)d;
   }
-  return widen(n, &m, blocks, back);
+  return lg_widen(n, &m, blocks, back);
 }
 
 static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value);
@@ -560,7 +558,7 @@ static Opd copied_by_element(Lg *g, const Nest *n, Opd o, bool dense) {
   pair[0] = own;
   pair[1] = lg_temp(g, &m, opd_type(&o));
   lg_by_element(g, &m, OP_MOVE, pair, 2);
-  return widen(n, &m, pair[1], back);
+  return lg_widen(n, &m, pair[1], back);
 }
 
 /* Full operands are dense: write out what repeats, and the whole step is flat. */
@@ -632,8 +630,12 @@ void lg_copy(Lg *g, const Nest *from_n, Opd src, Opd dst) {
   Opd arg[2] = {src, dst};
   Finish f;
   int from = group_start(&n, arg, 2, n.n - 1);
-  bool scalar = src.scalar != NULL;
-  if (!scalar && !clashes(g, &n, &src, &dst) && (is_bad(g, &n, &src, from) || is_bad(g, &n, &dst, from))) {
+  if (src.scalar && is_bad(g, &n, &dst, from)) {
+    warn_layout(g, &n, &dst);
+    lg_by_element(g, &n, OP_FILL, arg, 2);
+    return;
+  }
+  if (!src.scalar && !clashes(g, &n, &src, &dst) && (is_bad(g, &n, &src, from) || is_bad(g, &n, &dst, from))) {
     warn_layout(g, &n, is_bad(g, &n, &src, from) ? &src : &dst);
     lg_by_element(g, &n, OP_MOVE, arg, 2); /* one trip is enough */
     return;
@@ -660,5 +662,5 @@ Opd lg_as(Lg *g, const Nest *n, Opd o, DType t) {
   Nest m = lg_own(n, &o, &own, back);
   Opd to = lg_temp(g, &m, t);
   lg_cast(g, &m, own, to, CAST_RINT);
-  return widen(n, &m, to, back);
+  return lg_widen(n, &m, to, back);
 }

@@ -10,8 +10,9 @@
  *   maker   wait free;  copy tile -> workspace;  set ready          free is set once before, and waited once after:
  *   user    wait ready; copy workspace -> tile;  set free           no signal is lost, none is left over
  *
- * When the kernel does not name the vector cores (vid), the first one does the vector work and the second only keeps the flags balanced. */
-#include "pass.h"
+ * When the kernel does not name the vector cores (vid), they share its tiles (split_share.c); where that cannot be, the first does the work
+ * and the second only keeps the flags balanced. */
+#include "split.h"
 
 enum { SIDE_NONE = 0, SIDE_CUBE = 1, SIDE_VECTOR = 2, SIDE_BOTH = 3 };
 
@@ -321,8 +322,10 @@ bool pass_split(PassCtx *p) {
     bracket(&h, &cube->body, &vector->body);
     if (!k->vid) {
       k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
-      only_first_core(k, &vector->body);
-      pass_remark(p, "split", k->loc, "the second vector core of each AI core is idle: the kernel does not share its tiles by vid");
+      if (!split_share(p, vector)) {
+        only_first_core(k, &vector->body);
+        pass_remark(p, "split", k->loc, "the second vector core of each AI core is idle: no tile can be shared by rows");
+      }
     }
   }
   if (cube) ir_append(&k->body, cube);

@@ -220,25 +220,40 @@ static PyType_Spec program_spec = {
 
 /* ---- functions of the module ------------------------------------------------------------------------------- */
 
-/* Lines "a\tb\tc" as a list of tuples of text. */
-static PyObject *table(const char *(*line_at)(int)) {
-  PyObject *list = PyList_New(0);
-  for (int i = 0; list; i++) {
-    const char *line = line_at(i);
-    if (!line) break;
-    PyObject *text = PyUnicode_FromString(line);
-    PyObject *fields = text ? PyObject_CallMethod(text, "split", "s", "\t") : NULL;
-    PyObject *row = fields ? PyList_AsTuple(fields) : NULL;
-    if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
-    Py_XDECREF(text);
-    Py_XDECREF(fields);
-    Py_XDECREF(row);
-  }
+/* Appends `row` (a new reference, NULL after an error) to `list`; NULL after an error. */
+static PyObject *append(PyObject *list, PyObject *row) {
+  if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+  Py_XDECREF(row);
   return list;
 }
 
-static PyObject *core_passes(PyObject *m, PyObject *unused) { (void)m; (void)unused; return table(tl_pass_at); }
-static PyObject *core_chips(PyObject *m, PyObject *unused) { (void)m; (void)unused; return table(tl_chip_at); }
+static PyObject *core_passes(PyObject *m, PyObject *unused) {
+  (void)m;
+  (void)unused;
+  const char *name, *doc;
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && tl_pass_at(i, &name, &doc); i++) list = append(list, Py_BuildValue("ss", name, doc));
+  return list;
+}
+
+static PyObject *core_chips(PyObject *m, PyObject *unused) {
+  (void)m;
+  (void)unused;
+  TlChip c;
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && tl_chip_at(i, &c); i++)
+    list = append(list, Py_BuildValue("ssiii", c.name, c.family, c.cube_cores, c.vector_cores, c.mhz));
+  return list;
+}
+
+static PyObject *core_targets(PyObject *m, PyObject *unused) {
+  (void)m;
+  (void)unused;
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && tl_target_at(i); i++) list = append(list, PyUnicode_FromString(tl_target_at(i)));
+  return list;
+}
+
 static PyObject *core_version(PyObject *m, PyObject *unused) {
   (void)m;
   (void)unused;
@@ -282,6 +297,7 @@ static PyObject *core_dlpack(PyObject *m, PyObject *capsule) {
 static PyMethodDef core_methods[] = {
     {"passes", core_passes, METH_NOARGS, "[(name, meaning)] in the order they run"},
     {"chips", core_chips, METH_NOARGS, "[(name, family, cube cores, vector cores, MHz)]"},
+    {"targets", core_targets, METH_NOARGS, "names of the writers"},
     {"version", core_version, METH_NOARGS, "version of the C core"},
     {"dlpack", core_dlpack, METH_O, "dlpack(capsule) -> (address, code, bits, lanes, shape, strides or None)"},
     {NULL, NULL, 0, NULL},

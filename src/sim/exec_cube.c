@@ -125,6 +125,7 @@ static bool legal_mmad(Core *c, Entry *e) {
     return op_refuse(c, e->inst, "the shapes do not agree: A is [m, k], B is [k, n], C is [m, n]");
   if (op_over_limit(c, e->inst, "m", va->rows, most) || op_over_limit(c, e->inst, "n", vb->cols, most) || op_over_limit(c, e->inst, "k", va->cols, most))
     return false;
+  if ((ceil_div(va->rows, 16) + ceil_div(vb->cols, 16)) * 16 * 32 * (int64_t)sizeof(float) > SCRATCH) return op_refuse(c, e->inst, "the tile is too large");
   const int64_t at[6] = {va->r0, va->c0, vb->r0, vb->c0, vd->r0, vd->c0}, unit[6] = {a->frow, a->fcol, b->frow, b->fcol, 16, 16};
   for (int x = 0; x < 6; x++) {
     if (at[x] % unit[x] == 0) continue;
@@ -151,10 +152,6 @@ typedef struct {
   int64_t k0, kn, kf; /* kf: fractals of 16 in kn */
   float *pa, *pb;
 } Step;
-
-static void zero_tail(float *p, int64_t from, int64_t n) {
-  if (from < n) memset(p + from, 0, (size_t)(n - from) * sizeof *p);
-}
 
 /* A fractal row i of 16 rows: [kf][16][16]. f16 and bf16 fractals are that already; f32 ones are 16x8. */
 static void unpack_a(const Step *s, int64_t i) {

@@ -146,7 +146,6 @@ typedef void (*VecFn)(void *d, const void *a, const void *b, int64_t n, int scal
 
 typedef struct {
   const char *name;
-  bool fma; /* hardware fused multiply-add */
   VecFn vec[OP_COUNT][VT_COUNT]; /* NULL: not an op of that dtype */
   void (*compare[VT_COUNT])(uint8_t *mask, const void *a, const void *b, int64_t n, int scalar, CmpMode mode);
   void (*to_f32[VT_COUNT])(float *d, const void *s, int64_t n);

@@ -8,6 +8,8 @@
 #include "cwriter.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const CHelper cw_helpers[HELP_SHARED] = {
@@ -96,22 +98,27 @@ const char *cw_file(const CWriter *w, Loc loc) {
   return slash ? slash + 1 : f ? f : "";
 }
 
+typedef struct { const CWriter *w; const IrVar *v; bool found; } FindVar;
+
+static void find_var(IrExpr *e, void *user) {
+  FindVar *f = user;
+  if (e->op == EX_VAR && (f->v ? e->var == f->v : cw_is_size(f->w, e->var))) f->found = true;
+}
+
 bool cw_is_size(const CWriter *w, const IrVar *v) {
   if (v->kind != VAR_PARAM || dtype_is_float(v->type)) return false;
+  FindVar f = {w, v, false};
   for (uint32_t i = 0; i < w->k->params.len; i++) {
     const IrBuf *b = w->k->params.data[i].buf;
-    for (int d = 0; b && d < b->rank; d++) {
-      const IrExpr *stack[32]; /* the variables of a small expression */
-      int n = 0;
-      stack[n++] = b->shape[d];
-      while (n) {
-        const IrExpr *e = stack[--n];
-        if (e->op == EX_VAR && e->var == v) return true;
-        for (int j = 0; e->op > EX_LOAD && j < e->n && n < 32; j++) stack[n++] = e->arg[j];
-      }
-    }
+    for (int d = 0; b && d < b->rank; d++) ir_walk_expr(b->shape[d], find_var, &f);
   }
-  return false;
+  return f.found;
+}
+
+bool cw_has_size(const CWriter *w, const IrExpr *e) {
+  FindVar f = {w, NULL, false};
+  ir_walk_expr((IrExpr *)e, find_var, &f);
+  return f.found;
 }
 
 IrExpr *cw_temp(CWriter *w, DType t, const char *name) {
@@ -262,8 +269,12 @@ static void put_float_literal(CWriter *w, Text *t, const IrExpr *e) {
   } else if (isinf(e->f)) {
     text_put(t, e->f < 0 ? "-__builtin_inff()" : "__builtin_inff()");
   } else {
-    text_double(t, e->f);
-    text_put(t, "f");
+    char s[40]; /* the shortest decimal that is this float */
+    for (int digits = 1; digits <= 9; digits++) {
+      snprintf(s, sizeof s, "%.*g", digits, e->f);
+      if (strtof(s, NULL) == (float)e->f) break;
+    }
+    text_printf(t, "%s%sf", s, strpbrk(s, ".e") ? "" : ".0");
   }
 }
 
@@ -566,7 +577,7 @@ bool cw_rows(CWriter *w, const IrRegion *const *reg, IrRows *rows, int n) {
 /* ---- control flow ------------------------------------------------------------------------------------------ */
 
 static void put_loc(CWriter *w, const IrStmt *s) {
-  if (!s->loc.line || (s->loc.line == w->last.line && s->loc.file == w->last.file)) return;
+  if (!s->loc.file || (s->loc.line == w->last.line && s->loc.file == w->last.file)) return;
   w->last = s->loc;
   cw_line(w, "// %s:%u", cw_file(w, s->loc), s->loc.line);
 }

@@ -68,6 +68,7 @@ const char *cw_scalar(CWriter *w, IrExpr *e, DType t);          /* converted, of
 const char *cw_type(DType t);                                   /* C++ type of a scalar or element */
 bool cw_not_negative(const CWriter *w, const IrExpr *e);
 bool cw_is_size(const CWriter *w, const IrVar *v);              /* a scalar parameter that stands in a tensor's shape */
+bool cw_has_size(const CWriter *w, const IrExpr *e);            /* one occurs in e, so e has 64 bits in C++ */
 
 IrExpr *cw_op(CWriter *w, ExprOp op, IrExpr *a, IrExpr *b);
 IrExpr *cw_num(CWriter *w, int64_t v);

@@ -141,6 +141,14 @@ def _carried(target, body):
     return [n for n in _stored(body) if seen.first.get(n)]
 
 
+def _put(new, old):
+    """A made node stands where `old` begins; it must not seem to end elsewhere, or calls get the line of their end."""
+    ast.copy_location(new, old)
+    if new is not old:
+        new.end_lineno, new.end_col_offset = new.lineno, new.col_offset
+    return new
+
+
 def _call(method, *args):
     return ast.Call(ast.Attribute(ast.Name(FRAME, ast.Load()), method, ast.Load()), list(args), [])
 
@@ -203,7 +211,7 @@ class Rewriter(ast.NodeTransformer):
             [ast.Name(FRAME, ast.Store())],
             ast.Call(_name(MAKE), [_const(names), ast.Tuple([_name(n) for n in names], ast.Load())], []),
         )
-        node.body = [ast.copy_location(frame, node.body[0])] + body
+        node.body = [_put(frame, node.body[0])] + body
         node.decorator_list, node.returns = [], None
         return node
 
@@ -223,12 +231,12 @@ class Rewriter(ast.NodeTransformer):
             new = self.visit(s)
             for n in new if isinstance(new, list) else [new]:
                 if n is not None:
-                    out.append(ast.copy_location(n, s))
+                    out.append(_put(n, s))
         return out
 
     def at(self, node, new):
         for n in new:
-            ast.copy_location(n, node)
+            _put(n, node)
         return new
 
     # ---- assignment ---------------------------------------------------------------------------------------------
@@ -353,7 +361,7 @@ class Rewriter(ast.NodeTransformer):
     def jump(self, node, word):
         if not self.loops:
             return node
-        return ast.If(_call("jump", _name(self.loops[-1]), _const(word)), [ast.copy_location(node, node)], [])
+        return ast.If(_call("jump", _name(self.loops[-1]), _const(word)), [node], [])
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value is not None else _const(None)
@@ -362,7 +370,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_With(self, node):
         for item in node.items:
             spec = _spec(item.optional_vars) if item.optional_vars is not None else None
-            item.context_expr = ast.copy_location(_call("with_", self.visit(item.context_expr), _const(spec)), item.context_expr)
+            item.context_expr = _put(_call("with_", self.visit(item.context_expr), _const(spec)), item.context_expr)
         node.body = self.block(node.body)
         return node
 
@@ -371,15 +379,15 @@ class Rewriter(ast.NodeTransformer):
     def visit_BoolOp(self, node):
         method = "and_" if isinstance(node.op, ast.And) else "or_"
         values = [_lambda(self.visit(v)) for v in node.values]
-        return ast.copy_location(_call(method, *values), node)
+        return _put(_call(method, *values), node)
 
     def visit_UnaryOp(self, node):
         self.generic_visit(node)
-        return ast.copy_location(_call("not_", node.operand), node) if isinstance(node.op, ast.Not) else node
+        return _put(_call("not_", node.operand), node) if isinstance(node.op, ast.Not) else node
 
     def visit_IfExp(self, node):
         parts = (self.visit(node.test), _lambda(self.visit(node.body)), _lambda(self.visit(node.orelse)))
-        return ast.copy_location(_call("ifexp", *parts), node)
+        return _put(_call("ifexp", *parts), node)
 
     def visit_Compare(self, node):
         self.generic_visit(node)
@@ -389,7 +397,7 @@ class Rewriter(ast.NodeTransformer):
         for op, right in zip(node.ops, node.comparators):
             parts.append(_lambda(ast.Compare(left, [op], [right])))
             left = right
-        return ast.copy_location(_call("and_", *parts), node)
+        return _put(_call("and_", *parts), node)
 
 
 _CODE = {}  # code object -> (rewritten code object, line and column of its `def`)
@@ -410,7 +418,7 @@ def _compile(fn):
     # defaults are bound to the new function as they are; the tree only needs placeholders
     tree.args.defaults = [_const(None) for _ in tree.args.defaults]
     tree.args.kw_defaults = [d and _const(None) for d in tree.args.kw_defaults]
-    module = ast.Module([ast.copy_location(outer, tree)], [])
+    module = ast.Module([_put(outer, tree)], [])
     ast.fix_missing_locations(module)
     code = compile(module, fn.__code__.co_filename, "exec", dont_inherit=True)
     for _ in range(2):

@@ -83,16 +83,18 @@ def _pair(src, dst, transpose):
     whole = isinstance(dst, Buffer) and dst.space != "gm"
     if whole and s.buf.space == "gm" and not transpose and len(d.ext) == len(de) and _fits(se, de):
         return s, _shrink(d, se), True  # fewer rows than the tile has: the rest becomes the pad value
-    _disagree(src, dst, s, d, transpose)
+    _disagree(s, d, transpose)
     return None
 
 
-def _disagree(src, dst, s, d, transpose):
+def _box(r):
+    whole = all(isinstance(o, int) and o == 0 and same_size(e, n) for o, e, n in zip(r.off, r.ext, r.buf.shape))
+    return f"'{r.buf.name}'" if whole else describe(r).split("' ")[0] + "'"
+
+
+def _disagree(s, d, transpose):
     b = current("T.copy")
-    text = f"T.copy: the source {describe(s if not isinstance(src, Buffer) else src)} has the shape {shape_text(s.ext)}"
-    if transpose:
-        text += ", read transposed,"
-    text += f", the destination {describe(d if not isinstance(dst, Buffer) else dst)} has the shape {shape_text(d.ext)}"
+    text = f"T.copy moves {_box(s)} of shape {shape_text(s.ext)} {'transposed ' * bool(transpose)}into {_box(d)} of shape {shape_text(d.ext)}"
     fix = None
     tile, other = (d, s) if s.buf.space == "gm" else (s, d)
     if len(long_dims(tile.ext)) == len(long_dims(other.ext)) and all(isinstance(e, int) for e in other.ext):

@@ -1,0 +1,56 @@
+# make demo   own virtual environment, build, and the 1024^3 matrix product on the simulated chip
+# make check  every test
+# make hard   the C core and the golden tests under the address and undefined-behaviour sanitizers
+# make bench  the published ratios          make wheel  a wheel in dist/
+# make lint   include rules, sizes, tables  make clean  removes what make made
+
+PYTHON ?= python3
+VENV   ?= .venv
+EXTRAS ?= test
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed-$(EXTRAS)
+SOURCE := CMakeLists.txt pyproject.toml $(shell find src include tools -name '*.[ch]' -o -name '*.def' 2>/dev/null)
+
+.PHONY: demo check test hard bench wheel lint install golden clean
+
+install: $(STAMP)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# the Python files are used from the tree; only C sources make a new install necessary
+$(STAMP): $(BIN)/python $(SOURCE)
+	$(BIN)/python -m pip install --quiet -e '.[$(EXTRAS)]'
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/01_gemm.py
+
+check: lint test
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q test
+
+golden: $(STAMP)
+	$(BIN)/python -m pytest -q test --update-golden
+
+lint: $(STAMP)
+	@if [ -x tools/lint ]; then $(BIN)/python tools/lint; else echo "tools/lint is not there"; fi
+
+hard: $(STAMP)
+	$(BIN)/python -m pip install --quiet 'cmake>=3.26' ninja
+	$(BIN)/cmake -S . -B build/hard -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=ON -DTL_PYTHON=OFF
+	$(BIN)/cmake --build build/hard
+	TLC=$(abspath build/hard/tlc) ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	  $(BIN)/python -m pytest -q test/test_golden.py
+
+bench: $(STAMP)
+	@for f in bench/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done
+
+wheel: $(BIN)/python
+	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
+
+clean:
+	rm -rf build dist $(VENV) .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

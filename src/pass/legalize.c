@@ -1,0 +1,71 @@
+/* legalize.c - turns what is left of the source level on the vector side into instructions of the vector unit.
+ *
+ * Every vector statement - already an instruction or not - is read as a step over the box of its destination and written
+ * again: shapes are brought together (broadcast), dtypes to ones the unit computes in, scalars to the second place, rows to
+ * 256 bytes, starts and pitches to 32 bytes. What is legal comes out as it was. See legalize.h for the parts. */
+#include "legalize.h"
+
+static bool is_reduce(StmtOp op) { return op == OP_REDUCE_SUM || op == OP_REDUCE_MAX || op == OP_REDUCE_MIN; }
+
+/* A statement this pass rewrites: a vector op or a source op, on UB. */
+static bool is_ours(const IrStmt *s) {
+  if (!ir_is_op(s) || op_info[s->op].level == 'l') return false;
+  if (op_info[s->op].pipe == PIPE_V) return true;
+  return s->op == OP_COPY || s->op == OP_XOR || s->op == OP_SIGMOID || s->op == OP_SILU || s->op == OP_TANH ||
+         s->op == OP_BROADCAST || is_reduce(s->op);
+}
+
+static bool all_in_ub(Lg *g, const IrStmt *s) {
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf->space == SPACE_UB) continue;
+    const IrBuf *b = s->args[i].region.buf;
+    Diag *d = diag_add(g->p->diags, DIAG_LEG_SPACE, g->loc, "'%s': %%%s is in %s; the vector unit works on %s only",
+                       op_info[s->op].name, b->name, space_info[b->space].name, space_info[SPACE_UB].name);
+    diag_fix(g->p->diags, d, "copy %%%s to a UB buffer first", b->name);
+    g->failed = true;
+    return false;
+  }
+  return true;
+}
+
+/* Offsets and extents that read memory are read once, before anything is written. */
+static void hoist_regions(Lg *g, IrStmt *s) {
+  for (int i = 0; i < s->n_args; i++) {
+    IrRegion *r = &s->args[i].region;
+    if (s->args[i].kind != ARG_REGION) continue;
+    for (int d = 0; d < r->buf->rank; d++) {
+      r->off[d] = lg_hoist(g, r->off[d]);
+      r->ext[d] = lg_hoist(g, r->ext[d]);
+    }
+  }
+}
+
+static bool visit(IrStmt *s, void *user) {
+  PassCtx *p = user;
+  if (!is_ours(s)) return true;
+  IrBlock body = {0};
+  Lg g = {.p = p, .k = p->k, .a = p->arena, .s = s, .loc = s->loc, .out = &body};
+  if (!all_in_ub(&g, s)) return true;
+  hoist_regions(&g, s);
+  if (is_reduce(s->op)) lg_reduce(&g);
+  else if (s->op == OP_COMPARE) lg_compare(&g);
+  else if (s->op == OP_SELECT) lg_select(&g);
+  else lg_elementwise(&g);
+  if (g.failed) return true; /* the other statements are checked too */
+  for (IrBlock *b = &g.allocs;; b = &body) {
+    while (b->first) {
+      IrStmt *one = b->first;
+      ir_remove(one);
+      ir_insert_before(s, one);
+    }
+    if (b == &body) break;
+  }
+  ir_remove(s);
+  return true;
+}
+
+bool pass_legalize(PassCtx *p) {
+  uint32_t before = p->diags->n_errors;
+  ir_walk(&p->k->body, visit, p);
+  return p->diags->n_errors == before;
+}

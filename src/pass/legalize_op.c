@@ -1,0 +1,537 @@
+/* legalize_op.c - elementwise ops in dtypes the vector unit has.
+ *
+ *   bf16            cast to f32, computed there, rounded back to nearest even
+ *   i8 u8           cast to i16 through f16 (exact), computed there, taken modulo 256 where the op can leave the range
+ *   i32 bits        two halves of 16 bits, each exact in i16; i32 select: two halves, each exact in f32
+ *   i32 compare     the unit only has equality: a <= b is min(a, b) == a, a != b is clamp(a - b, -1, 1)^2 == 1
+ *   64 bits, u32 …  no unit: element by element on the scalar pipe with a warning, or an error that names the dtype
+ *
+ * The destination of a step is written by the last instruction that still needs the inputs, never earlier, because it may
+ * be one of them. */
+#include "legalize.h"
+
+#include <math.h>
+#include <string.h>
+
+void lg_emit2(Lg *g, const Nest *n, StmtOp op, Opd a, Opd dst) {
+  lg_emit(g, n, op, (Opd[]){a, dst}, 2, NO_ATTR, 0);
+}
+void lg_emit3(Lg *g, const Nest *n, StmtOp op, Opd a, Opd b, Opd dst) {
+  lg_emit(g, n, op, (Opd[]){a, b, dst}, 3, NO_ATTR, 0);
+}
+
+Opd lg_number(Lg *g, DType t, double v) {
+  return lg_scalar(dtype_is_float(t) ? ir_float(g->k, t, v) : ir_int(g->k, t, (int64_t)v));
+}
+
+IrExpr *lg_scalar_as(Lg *g, DType t, IrExpr *e) {
+  if (e->op == EX_FLOAT && !dtype_is_float(t) && fabs(e->f) < 9e18) return ir_int(g->k, t, (int64_t)e->f);
+  return ir_cast(g->k, t, e);
+}
+
+void lg_no_dtype(Lg *g, DType t, const char *fix) {
+  Diag *d = diag_add(g->p->diags, DIAG_LEG_DTYPE, g->loc, "'%s' has no form on %s tiles on the %s", op_info[g->s->op].name,
+                     dtype_info[t].name, g->p->arch->name);
+  diag_fix(g->p->diags, d, "%s", fix);
+  g->failed = true;
+}
+
+/* ---- conversions ------------------------------------------------------------------------------------------------ */
+
+static bool is_byte(DType t) { return t == DT_I8 || t == DT_U8; }
+
+/* Does y hold every value of x? */
+static bool holds(DType y, DType x) {
+  if (x == y) return true;
+  if (dtype_is_float(x)) return dtype_is_float(y) && dtype_size(y) > dtype_size(x);
+  if (dtype_is_float(y)) return dtype_size(x) < dtype_size(y) && y != DT_BF16;
+  return dtype_size(x) < dtype_size(y) && (dtype_info[x].cls != 'i' || dtype_info[y].cls == 'i');
+}
+
+/* The dtype after src on the way to dst: hops that lose nothing come first, so that a value is rounded once. */
+static DType next_hop(const Arch *arch, DType dst, DType src) {
+  if (arch_can_cast(arch, dst, src)) return dst;
+  if (is_byte(dst)) {
+    if (is_byte(src) || src == DT_I16) return DT_F16;
+    return src == DT_F32 || src == DT_I32 ? DT_I16 : src == DT_I64 ? DT_I32 : DT_F32;
+  }
+  if (is_byte(src)) return DT_F16;
+  if (src == DT_I64 && !dtype_is_float(dst)) return DT_I32;
+  if (dst == DT_I64) return src == DT_F16 || src == DT_BF16 || src == DT_I16 ? DT_F32 : DT_I32;
+  return DT_F32;
+}
+
+bool lg_cast_route(const Arch *arch, DType dst, DType src, DType hop[4], int *n_hops) {
+  for (*n_hops = 0; src != dst && *n_hops < 4; (*n_hops)++) {
+    DType to = next_hop(arch, dst, src);
+    if (to == src || !arch_can_cast(arch, to, src)) return false;
+    hop[*n_hops] = src = to;
+  }
+  return src == dst;
+}
+
+static void cast_hop(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
+  lg_emit(g, n, OP_CAST, (Opd[]){src, dst}, 2, ATTR_MODE, mode);
+}
+
+/* To whole numbers of the same float dtype. */
+static void round_in_place(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
+  DType t = opd_type(&src);
+  if (arch_can_cast(g->p->arch, t, t)) {
+    cast_hop(g, n, src, dst, mode);
+  } else {
+    Opd wide = lg_as(g, n, src, DT_F32), whole = lg_temp(g, n, DT_F32);
+    cast_hop(g, n, wide, whole, mode);
+    lg_cast(g, n, whole, dst, CAST_RINT);
+  }
+}
+
+void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
+  DType from = opd_type(&src), to = opd_type(&dst), hop[4];
+  int hops;
+  bool rounds = mode != CAST_NONE && mode != CAST_ODD;
+  if (from == to) {
+    lg_emit2(g, n, OP_MOVE, src, dst);
+    return;
+  }
+  if (!lg_cast_route(g->p->arch, to, from, hop, &hops)) {
+    lg_warn_scalar(g, n, arena_printf(g->a, "the conversion of %s to %s", dtype_info[from].name, dtype_info[to].name),
+                   "the vector unit has no path between the two", "use i32, i16, f16 or f32 tiles");
+    lg_by_element(g, n, OP_CAST, (Opd[]){src, dst}, 2);
+    return;
+  }
+  for (int i = 0; i < hops; i++) {
+    DType x = opd_type(&src), y = hop[i];
+    bool int_x = !dtype_is_float(x), int_y = !dtype_is_float(y);
+    CastMode m = holds(y, x) || (int_x && int_y) ? CAST_NONE : CAST_RINT;
+    if (m != CAST_NONE && rounds && (int_y || dtype_is_float(to)) && dtype_is_float(from) == dtype_is_float(x)) m = mode;
+    if (mode == CAST_ODD && x == DT_F32 && y == DT_F16 && to == DT_F16) m = CAST_ODD;
+    Opd t = i + 1 == hops ? dst : lg_temp(g, n, y);
+    cast_hop(g, n, src, t, m);
+    src = t;
+  }
+}
+
+void lg_wrap(Lg *g, const Nest *n, Opd x, DType t) {
+  DType w = opd_type(&x);
+  int shift = dtype_info[w].bits - dtype_info[t].bits;
+  Opd by = lg_number(g, w, shift), narrow = lg_number(g, w, dtype_info[t].bits);
+  if (shift <= 0) return;
+  if (dtype_info[t].cls == 'i') {
+    lg_emit3(g, n, OP_SHL, x, by, x);
+    lg_emit3(g, n, OP_SHR, x, by, x);
+    return;
+  }
+  Opd high = lg_temp(g, n, w); /* x - (x >> bits << bits) */
+  lg_emit3(g, n, OP_SHR, x, narrow, high);
+  lg_emit3(g, n, OP_SHL, high, narrow, high);
+  lg_emit3(g, n, OP_SUB, x, high, x);
+}
+
+/* ---- arithmetic --------------------------------------------------------------------------------------------------- */
+
+Opd lg_filled(Lg *g, const Nest *n, Opd scalar, DType w) {
+  Opd t = lg_temp(g, n, w);
+  lg_emit2(g, n, OP_FILL, lg_scalar(lg_scalar_as(g, w, scalar.scalar)), t);
+  return t;
+}
+
+static IrExpr *reciprocal(Lg *g, DType w, IrExpr *s) {
+  IrExpr *f = ir_cast(g->k, DT_F32, s);
+  if (f->op == EX_FLOAT) return ir_float(g->k, w, (double)(1.0f / (float)f->f));
+  return ir_cast(g->k, w, ir_binary(g->k, EX_DIV, ir_float(g->k, DT_F32, 1), f));
+}
+
+static IrExpr *scalar_op(Lg *g, StmtOp op, DType w, IrExpr *a, IrExpr *b) {
+  DType t = dtype_is_float(w) ? DT_F32 : w;
+  a = ir_cast(g->k, t, a);
+  b = ir_cast(g->k, t, b);
+  ExprOp e = op == OP_ADD ? EX_ADD : op == OP_SUB ? EX_SUB : op == OP_MUL ? EX_MUL : op == OP_MAX ? EX_MAX
+           : op == OP_MIN ? EX_MIN : EX_DIV;
+  return ir_cast(g->k, w, ir_binary(g->k, e, a, b));
+}
+
+void lg_binary(Lg *g, const Nest *n, StmtOp op, DType w, Opd a, Opd b, Opd dst) {
+  if (a.scalar && b.scalar) {
+    lg_emit2(g, n, OP_FILL, lg_scalar(scalar_op(g, op, w, a.scalar, b.scalar)), dst);
+    return;
+  }
+  if (a.scalar && op == OP_SUB) { /* s - b = b * -1 + s */
+    lg_emit3(g, n, OP_MUL, b, lg_number(g, w, -1), dst);
+    lg_emit3(g, n, OP_ADD, dst, lg_scalar(lg_scalar_as(g, w, a.scalar)), dst);
+    return;
+  }
+  if (a.scalar && op == OP_DIV) {
+    a = lg_filled(g, n, a, w);
+  } else if (a.scalar) {
+    Opd swap = a;
+    a = b;
+    b = swap;
+  }
+  if (b.scalar) {
+    IrExpr *s = op == OP_DIV ? reciprocal(g, w, b.scalar) : lg_scalar_as(g, w, b.scalar);
+    if (op == OP_SUB) s = ir_unary(g->k, EX_NEG, s);
+    op = op == OP_DIV ? OP_MUL : op == OP_SUB ? OP_ADD : op;
+    b = lg_scalar(s);
+  }
+  lg_emit3(g, n, op, a, b, dst);
+}
+
+/* ---- bits ----------------------------------------------------------------------------------------------------------- */
+
+static void bits16(Lg *g, const Nest *n, StmtOp op, DType w, Opd a, Opd b, Opd dst) {
+  if (op == OP_NOT) {
+    lg_emit2(g, n, OP_NOT, a, dst);
+    return;
+  }
+  if (a.scalar) a = lg_filled(g, n, a, w);
+  if (b.scalar) b = lg_filled(g, n, b, w);
+  if (op != OP_XOR) {
+    lg_emit3(g, n, op, a, b, dst);
+    return;
+  }
+  Opd any = lg_temp(g, n, w), both = lg_temp(g, n, w); /* (a | b) & ~(a & b) */
+  lg_emit3(g, n, OP_OR, a, b, any);
+  lg_emit3(g, n, OP_AND, a, b, both);
+  lg_emit2(g, n, OP_NOT, both, both);
+  lg_emit3(g, n, OP_AND, any, both, dst);
+}
+
+/* x = hi * 65536 + lo as tiles of dtype w; lo from 0 to 65535, or the signed value of its bits. */
+void lg_halves(Lg *g, const Nest *n, Opd x, DType w, bool low_signed, Opd *hi, Opd *lo) {
+  Opd by = lg_number(g, DT_I32, 16);
+  if (x.scalar) {
+    IrExpr *s = ir_cast(g->k, DT_I32, x.scalar), *h = ir_binary(g->k, EX_SHR, s, by.scalar);
+    IrExpr *l = ir_binary(g->k, EX_SUB, s, ir_binary(g->k, EX_SHL, h, by.scalar));
+    if (low_signed) l = ir_binary(g->k, EX_SHR, ir_binary(g->k, EX_SHL, s, by.scalar), by.scalar);
+    *hi = lg_scalar(ir_cast(g->k, w, h));
+    *lo = lg_scalar(ir_cast(g->k, w, l));
+    return;
+  }
+  Opd own;
+  int8_t back[IR_MAX_RANK];
+  Nest m = lg_own(n, &x, &own, back);
+  Opd h = lg_temp(g, &m, DT_I32), l = lg_temp(g, &m, DT_I32);
+  lg_emit3(g, &m, OP_SHR, own, by, h);
+  if (low_signed) {
+    lg_emit3(g, &m, OP_SHL, own, by, l);
+    lg_emit3(g, &m, OP_SHR, l, by, l);
+  } else {
+    lg_emit3(g, &m, OP_SHL, h, by, l);
+    lg_emit3(g, &m, OP_SUB, own, l, l);
+  }
+  *hi = lg_widen(n, &m, lg_as(g, &m, h, w), back);
+  *lo = lg_widen(n, &m, lg_as(g, &m, l, w), back);
+}
+
+/* dst = hi * 65536 + lo; both i32 scratch that may be changed. */
+void lg_join(Lg *g, const Nest *n, Opd hi, Opd lo, Opd dst) {
+  lg_emit3(g, n, OP_SHL, hi, lg_number(g, DT_I32, 16), hi);
+  lg_emit3(g, n, OP_ADD, hi, lo, dst);
+}
+
+static void bits32(Lg *g, const Nest *n, StmtOp op, Opd a, Opd b, Opd dst) {
+  Opd ah, al, bh = {0}, bl = {0};
+  if (op == OP_NOT) { /* -a - 1 */
+    lg_emit3(g, n, OP_MUL, a, lg_number(g, DT_I32, -1), dst);
+    lg_emit3(g, n, OP_ADD, dst, lg_number(g, DT_I32, -1), dst);
+    return;
+  }
+  lg_halves(g, n, a, DT_I16, true, &ah, &al);
+  lg_halves(g, n, b, DT_I16, true, &bh, &bl);
+  Opd h = lg_temp(g, n, DT_I16), l = lg_temp(g, n, DT_I16);
+  bits16(g, n, op, DT_I16, ah, bh, h);
+  bits16(g, n, op, DT_I16, al, bl, l);
+  Opd hi = lg_as(g, n, h, DT_I32), lo = lg_as(g, n, l, DT_I32);
+  lg_wrap(g, n, lo, DT_U16);
+  lg_join(g, n, hi, lo, dst);
+}
+
+/* ---- one op in its working dtype --------------------------------------------------------------------------------------- */
+
+static bool is_bits(StmtOp op) { return op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_NOT; }
+
+/* The dtype an op on t tiles is computed in; DTYPE_COUNT: the vector unit cannot. */
+static DType work_type(Lg *g, StmtOp op, DType t) {
+  bool float_only = op == OP_DIV || op == OP_LEAKY || op == OP_EXP || op == OP_LN || op == OP_SQRT || op == OP_RSQRT ||
+                    op == OP_RECIP || op == OP_SIGMOID || op == OP_SILU || op == OP_TANH;
+  DTypeRule rule = op == OP_XOR ? RULE_BITS : op == OP_ARANGE ? RULE_ARITH : (DTypeRule)op_info[op].dtypes;
+  if (op == OP_SIGMOID || op == OP_SILU || op == OP_TANH) return t == DT_F16 || t == DT_BF16 || t == DT_F32 ? DT_F32 : DTYPE_COUNT;
+  if (arch_has_dtype(g->p->arch, rule, t)) return t;
+  if (is_bits(op)) return t == DT_I32 ? t : is_byte(t) ? DT_I16 : DTYPE_COUNT;
+  if (t == DT_BF16) return op == OP_SHL || op == OP_SHR ? DTYPE_COUNT : DT_F32;
+  if (float_only) return DTYPE_COUNT;
+  if (is_byte(t)) return DT_I16;
+  return t == DT_I16 || t == DT_I32 ? t : DTYPE_COUNT;
+}
+
+/* Can the result of op leave the range of the small int it came from? */
+static bool leaves_range(StmtOp op) { return op != OP_MAX && op != OP_MIN && op != OP_SHR && op != OP_RELU; }
+
+static void exp_family(Lg *g, const Nest *n, StmtOp op, Opd a, Opd dst) {
+  Opd x = lg_temp(g, n, DT_F32), one = lg_number(g, DT_F32, 1);
+  if (op == OP_TANH) { /* (exp(2a) - 1) / (exp(2a) + 1), a kept where exp neither overflows nor matters */
+    Opd up = lg_temp(g, n, DT_F32);
+    lg_emit3(g, n, OP_MIN, a, lg_number(g, DT_F32, 10), x);
+    lg_emit3(g, n, OP_MAX, x, lg_number(g, DT_F32, -10), x);
+    lg_emit3(g, n, OP_MUL, x, lg_number(g, DT_F32, 2), x);
+    lg_emit2(g, n, OP_EXP, x, x);
+    lg_emit3(g, n, OP_ADD, x, lg_number(g, DT_F32, -1), up);
+    lg_emit3(g, n, OP_ADD, x, one, x);
+    lg_emit3(g, n, OP_DIV, up, x, dst);
+    return;
+  }
+  lg_emit3(g, n, OP_MUL, a, lg_number(g, DT_F32, -1), x);
+  lg_emit2(g, n, OP_EXP, x, x);
+  lg_emit3(g, n, OP_ADD, x, one, x);
+  lg_emit3(g, n, OP_DIV, op == OP_SILU ? a : lg_filled(g, n, one, DT_F32), x, dst);
+}
+
+/* in[] and dst are in dtype w. For axpy and mul_add dst holds the old value. */
+static void compute(Lg *g, const Nest *n, StmtOp op, DType w, Opd *in, Opd dst) {
+  bool is_float = dtype_is_float(w);
+  Opd t;
+  if (is_bits(op)) {
+    if (w == DT_I32) bits32(g, n, op, in[0], in[1], dst);
+    else bits16(g, n, op, w, in[0], in[1], dst);
+    return;
+  }
+  switch (op) {
+  case OP_ADD:
+  case OP_SUB:
+  case OP_MUL:
+  case OP_MAX:
+  case OP_MIN:
+  case OP_DIV: lg_binary(g, n, op, w, in[0], in[1], dst); return;
+  case OP_SIGMOID:
+  case OP_SILU:
+  case OP_TANH: exp_family(g, n, op, in[0], dst); return;
+  case OP_ABS:
+    if (is_float) break;
+    t = lg_temp(g, n, w);
+    lg_emit3(g, n, OP_MUL, in[0], lg_number(g, w, -1), t);
+    lg_emit3(g, n, OP_MAX, in[0], t, dst);
+    return;
+  case OP_RELU:
+    if (arch_has_dtype(g->p->arch, RULE_RELU, w)) break;
+    lg_emit3(g, n, OP_MAX, in[0], lg_number(g, w, 0), dst);
+    return;
+  case OP_AXPY:
+  case OP_MULADD: {
+    Opd a = in[0], b = in[1];
+    if (a.scalar) a = in[1], b = in[0];
+    if (a.scalar) a = lg_filled(g, n, a, w);
+    if (is_float) {
+      lg_emit3(g, n, b.scalar ? OP_AXPY : OP_MULADD, a, b, dst);
+      return;
+    }
+    t = lg_temp(g, n, w);
+    lg_emit3(g, n, OP_MUL, a, b, t);
+    lg_emit3(g, n, OP_ADD, dst, t, dst);
+    return;
+  }
+  case OP_LEAKY:
+  case OP_SHL:
+  case OP_SHR:
+    if (in[0].scalar) in[0] = lg_filled(g, n, in[0], w);
+    lg_emit3(g, n, op, in[0], in[1], dst);
+    return;
+  default: break;
+  }
+  lg_emit2(g, n, op, in[0], dst);
+}
+
+DType lg_common(DType a, DType b) {
+  if (a == b) return a;
+  bool fa = dtype_is_float(a), fb = dtype_is_float(b);
+  if (fa && fb) return DT_F32;
+  if (fa) return dtype_size(b) >= dtype_size(a) ? DT_F32 : a;
+  if (fb) return dtype_size(a) >= dtype_size(b) ? DT_F32 : b;
+  return dtype_size(a) >= dtype_size(b) ? a : b;
+}
+
+/* arg: inputs in order, the destination last; all over n, not yet prepared. */
+static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
+  Opd *dst = &arg[n_in], in[LG_MAX_IN] = {0};
+  DType t = opd_type(dst), c = t;
+  Finish f;
+  for (int i = 0; i < n_in; i++)
+    if (!arg[i].scalar) c = lg_common(c, opd_type(&arg[i]));
+  DType w = work_type(g, op, c);
+  bool accumulates = op == OP_AXPY || op == OP_MULADD;
+  if (w == DTYPE_COUNT) {
+    if (dtype_is_float(c) || op_info[op].dtypes == RULE_FLOAT) {
+      lg_no_dtype(g, c, "convert the tile to f32 first");
+      return;
+    }
+    for (int i = 0; i < n_in; i++)
+      if (arg[i].scalar) arg[i].scalar = lg_hoist(g, arg[i].scalar);
+    lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst->r.buf->name, lg_shape(g, &dst->r)),
+                   arena_printf(g->a, "the vector unit does not compute %s", dtype_info[c].name), "use i32, i16, f16 or f32 tiles");
+    lg_by_element(g, n, op, arg, n_in + 1);
+    return;
+  }
+  lg_prepare(g, n, arg, n_in + 1, accumulates, &f);
+  for (int i = 0; i < n_in; i++)
+    in[i] = arg[i].scalar ? lg_scalar(op == OP_DIV ? arg[i].scalar : lg_scalar_as(g, w, arg[i].scalar)) : lg_as(g, n, arg[i], w);
+  if (n_in == 1 && in[0].scalar) in[0] = lg_filled(g, n, in[0], w);
+  Opd out = w == t ? *dst : accumulates ? lg_as(g, n, *dst, w) : lg_temp(g, n, w);
+  compute(g, n, op, w, in, out);
+  if (w != t) {
+    if (!dtype_is_float(w) && !dtype_is_float(t) && dtype_size(t) < dtype_size(w) && leaves_range(op)) lg_wrap(g, n, out, t);
+    lg_cast(g, n, out, *dst, CAST_RINT);
+  }
+  lg_finish(g, n, dst, &f);
+}
+
+/* ---- statements ---------------------------------------------------------------------------------------------------------- */
+
+void lg_shape_error(Lg *g, const IrRegion *in, const IrRegion *dst) {
+  Diag *d = diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': %%%s is %s and %%%s is %s; an extent must be the same or 1",
+                     op_info[g->s->op].name, in->buf->name, lg_shape(g, in), dst->buf->name, lg_shape(g, dst));
+  diag_fix(g->p->diags, d, "slice %%%s so that the shapes agree", in->buf->name);
+  g->failed = true;
+}
+
+/* Inputs of the statement over the nest of its destination. */
+static bool operands(Lg *g, Nest *n, Opd *arg) {
+  const IrStmt *s = g->s;
+  int last = s->n_args - 1, hint = s->op == OP_BROADCAST ? (int)ir_attr_int(s, ATTR_DIM, -1) : -1;
+  const IrRegion *dst = &s->args[last].region;
+  if (!lg_nest(g, dst, n, &arg[last])) return false;
+  if (hint >= 2) hint -= dst->buf->rank - 2;
+  for (int i = 0; i < last; i++) {
+    if (s->args[i].kind == ARG_SCALAR) arg[i] = lg_scalar(lg_hoist(g, s->args[i].scalar));
+    else if (!lg_fit(g, n, dst, &s->args[i].region, hint, &arg[i])) {
+      lg_shape_error(g, &s->args[i].region, dst);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* copy trans: element (i, j) of the destination is element (j, i) of the source. */
+static bool transposed(Lg *g, const Nest *n, Opd *src, const IrRegion *dst) {
+  Nest m;
+  Opd o;
+  if (!lg_nest(g, &g->s->args[0].region, &m, &o)) return false;
+  if (n->n == 2 && m.n == 2 && lg_same(g, n->ext[0], m.ext[1]) && lg_same(g, n->ext[1], m.ext[0])) {
+    *src = o;
+    src->dim[0] = o.dim[1];
+    src->dim[1] = o.dim[0];
+    return true;
+  }
+  if (n->n == 1 && m.n == 1 && lg_same(g, n->ext[0], m.ext[0])) {
+    *src = o;
+    return true;
+  }
+  lg_shape_error(g, &g->s->args[0].region, dst);
+  return false;
+}
+
+static void fill(Lg *g, Nest *n, Opd scalar, Opd dst) {
+  DType t = opd_type(&dst), via = t;
+  IrExpr *e = lg_hoist(g, lg_scalar_as(g, t, scalar.scalar));
+  if (is_byte(t)) via = DT_F16;
+  if (t == DT_I64 && ir_is_const(e) && e->i == (int32_t)e->i) via = DT_I32;
+  if (t == DT_BOOL || t == DT_U64 || (t == DT_I64 && via == t) || (dtype_is_float(t) && dtype_size(t) == 1)) {
+    lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst.r.buf->name, lg_shape(g, &dst.r)),
+                   arena_printf(g->a, "the vector unit does not fill %s", dtype_info[t].name), "use i32, i16, f16 or f32 tiles");
+    lg_by_element(g, n, OP_FILL, (Opd[]){lg_scalar(e), dst}, 2);
+    return;
+  }
+  if (via == t) {
+    lg_copy(g, n, lg_scalar(e), dst);
+    return;
+  }
+  Finish f;
+  lg_prepare(g, n, &dst, 1, false, &f);
+  lg_cast(g, n, lg_filled(g, n, lg_scalar(e), via), dst, CAST_RINT);
+  lg_finish(g, n, &dst, &f);
+}
+
+static void arange(Lg *g, Nest *n, Opd first, Opd step, Opd dst) {
+  DType t = opd_type(&dst), w = work_type(g, OP_ARANGE, t);
+  if (t == DT_I64) w = DT_I32;
+  if (w == DTYPE_COUNT) {
+    lg_no_dtype(g, t, "make it in i32 or f32 and cast");
+    return;
+  }
+  Finish f;
+  lg_prepare(g, n, &dst, 1, false, &f);
+  Nest flat = *n;
+  flat.flat = true;
+  Opd run = w == t && lg_is_dense(g, n, &dst) ? dst : lg_temp(g, &flat, w);
+  lg_put(g, OP_ARANGE, (Opd[]){lg_scalar(lg_scalar_as(g, w, first.scalar)), lg_scalar(lg_scalar_as(g, w, step.scalar)), run}, 3, NO_ATTR, 0);
+  if (run.r.buf != dst.r.buf) {
+    if (w != t) run = lg_as(g, &flat, run, t);
+    lg_copy(g, n, run, dst);
+  }
+  lg_finish(g, n, &dst, &f);
+}
+
+/* cast, copy and broadcast. */
+static void convert(Lg *g, Nest *n, Opd *arg, CastMode mode) {
+  DType from = opd_type(&arg[0]), to = opd_type(&arg[1]);
+  bool whole = from == to && dtype_is_float(to) && mode != CAST_NONE;
+  Finish f;
+  if (from == to && !whole) {
+    lg_copy(g, n, arg[0], arg[1]);
+    return;
+  }
+  lg_prepare(g, n, arg, 2, false, &f);
+  if (arg[0].scalar) {
+    Opd src = {.scalar = arg[0].scalar}, tile = lg_filled(g, n, src, from);
+    arg[0] = tile;
+  }
+  if (whole) round_in_place(g, n, arg[0], arg[1], mode);
+  else if (arg[0].dim[n->n - 1] == REPEATS || from == DT_BOOL) {
+    Opd t = lg_as(g, n, arg[0], to); /* few elements are converted, then spread */
+    lg_emit2(g, n, OP_MOVE, t, arg[1]);
+  } else {
+    lg_cast(g, n, arg[0], arg[1], mode);
+  }
+  lg_finish(g, n, &arg[1], &f);
+}
+
+/* An op of one input whose input repeats: computed once on what is there, then spread. */
+static bool spread(Lg *g, Nest *n, StmtOp op, Opd *arg) {
+  bool some = false, repeats = false;
+  for (int d = 0; d < n->n; d++) {
+    some |= arg[0].dim[d] != REPEATS;
+    repeats |= arg[0].dim[d] == REPEATS;
+  }
+  if (arg[0].scalar || !some || !repeats) return false;
+  int8_t back[IR_MAX_RANK];
+  Opd pair[2], home = arg[1];
+  Nest m = lg_own(n, &arg[0], &pair[0], back);
+  pair[1] = lg_temp(g, &m, opd_type(&home));
+  run(g, &m, op, pair, 1);
+  if (!g->failed) lg_copy(g, n, lg_widen(n, &m, pair[1], back), home);
+  return true;
+}
+
+void lg_elementwise(Lg *g) {
+  const IrStmt *s = g->s;
+  int n_in = ir_n_in(s->op);
+  Opd arg[LG_MAX_IN + 1] = {0};
+  Nest n;
+  if (s->op == OP_COPY && ir_attr(s, ATTR_TRANS)) {
+    if (!lg_nest(g, &s->args[1].region, &n, &arg[1]) || !transposed(g, &n, &arg[0], &s->args[1].region)) return;
+  } else if (!operands(g, &n, arg)) {
+    return;
+  }
+  switch (s->op) {
+  case OP_FILL: fill(g, &n, arg[0], arg[1]); return;
+  case OP_ARANGE: arange(g, &n, arg[0], arg[1], arg[2]); return;
+  case OP_BROADCAST: convert(g, &n, arg, CAST_NONE); return;
+  case OP_COPY:
+    convert(g, &n, arg, CAST_NONE);
+    if (ir_attr(s, ATTR_RELU) && !g->failed) run(g, &n, OP_RELU, (Opd[]){arg[1], arg[1]}, 1);
+    return;
+  case OP_CAST: convert(g, &n, arg, (CastMode)ir_attr_int(s, ATTR_MODE, CAST_NONE)); return;
+  default: break;
+  }
+  if (n_in == 1 && spread(g, &n, s->op, arg)) return;
+  run(g, &n, s->op, arg, n_in);
+}

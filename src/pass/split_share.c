@@ -1,0 +1,157 @@
+/* split_share.c - the two vector cores of an AI core each take half of the rows.
+ *
+ * A UB tile can be shared if every statement treats its rows (dimension 0) alike: elementwise ops, reductions and broadcasts along the other
+ * axis, copies of whole tiles. The search is optimistic: every tile with an even number of rows is a candidate; a statement that mixes a candidate's rows, or
+ * ties it to a tile that is none, removes it; until nothing changes. Shared tiles are then halved, each core keeps its own half at the same address, and
+ * copies from and to GM move by `vid * rows / 2`. What is not shared is computed by both cores; only the first writes it to GM. */
+#include "split.h"
+
+typedef struct { PassCtx *p; IrKernel *k; bool *shared; bool changed; } Share;
+
+static bool is_ub(const IrArg *a) { return a->kind == ARG_REGION && a->region.buf->space == SPACE_UB; }
+
+static void forbid(Share *h, const IrBuf *b) {
+  if (h->shared[b->id]) h->changed = true;
+  h->shared[b->id] = false;
+}
+
+static bool full_rows(const IrRegion *r) { return ir_is_int(r->off[0], 0) && ir_expr_equal(r->ext[0], r->buf->shape[0]); }
+
+/* The rows of a and b are the same rows: both shared or none. */
+static void tie(Share *h, const IrBuf *a, const IrBuf *b) {
+  if (h->shared[a->id] == h->shared[b->id]) return;
+  forbid(h, a);
+  forbid(h, b);
+}
+
+/* Input `in` against output `out` of an elementwise op: rows pair up, or the input serves all rows and must be whole. */
+static void tie_elementwise(Share *h, const IrRegion *in, const IrRegion *out) {
+  bool has_rows = in->buf->rank == out->buf->rank && (ir_expr_equal(in->ext[0], out->ext[0]) || !ir_is_int(in->ext[0], 1));
+  if (has_rows) tie(h, in->buf, out->buf);
+  else forbid(h, in->buf);
+}
+
+static void tie_rows(Share *h, const IrRegion *tile, const IrRegion *column) { /* [R, N] with [R] or [R, 1] */
+  if (tile->buf->rank >= 2 && ir_expr_equal(tile->ext[0], column->ext[0])) tie(h, tile->buf, column->buf);
+  else forbid(h, tile->buf), forbid(h, column->buf);
+}
+
+/* The dimension of `other` that runs along dimension 0 of the UB tile; -1: none. */
+static int partner_of_rows(const IrRegion *ub, const IrRegion *other) {
+  int inner = 0;
+  if (ir_is_int(ub->ext[0], 1)) return -1;
+  for (int d = 1; d < ub->buf->rank; d++) inner += !ir_is_int(ub->ext[d], 1);
+  for (int d = other->buf->rank - 1; d >= 0; d--) {
+    if (ir_is_int(other->ext[d], 1)) continue;
+    if (inner-- == 0) return ir_expr_equal(other->ext[d], ub->ext[0]) ? d : -1;
+  }
+  return -1;
+}
+
+typedef struct { Share *h; } Loads;
+static void forbid_load(IrExpr *e, void *user) {
+  if (e->op == EX_LOAD && e->buf->space == SPACE_UB) forbid(user, e->buf);
+}
+static void forbid_expr(IrExpr **e, void *user) { ir_walk_expr(*e, forbid_load, user); }
+
+static void check_op(Share *h, const IrStmt *s) {
+  const IrArg *out = &s->args[s->n_args - 1];
+  int n_in = ir_n_in(s->op);
+  for (int i = 0; i < s->n_args; i++)
+    if (is_ub(&s->args[i]) && !full_rows(&s->args[i].region)) forbid(h, s->args[i].region.buf);
+  switch (s->op) {
+  case OP_COPY:
+  case OP_ATOMIC_ADD:
+    if (is_ub(&s->args[0]) && is_ub(out)) {
+      tie_elementwise(h, &s->args[0].region, &out->region);
+    } else {
+      const IrRegion *ub = is_ub(&s->args[0]) ? &s->args[0].region : &out->region, *other = is_ub(&s->args[0]) ? &out->region : &s->args[0].region;
+      if (partner_of_rows(ub, other) < 0) forbid(h, ub->buf);
+    }
+    return;
+  case OP_REDUCE_SUM:
+  case OP_REDUCE_MAX:
+  case OP_REDUCE_MIN:
+    if (s->args[0].region.buf->rank == 2 && ir_attr_int(s, ATTR_DIM, -1) != 0) tie_rows(h, &s->args[0].region, &out->region);
+    else forbid(h, s->args[0].region.buf), forbid(h, out->region.buf);
+    return;
+  case OP_BROADCAST:
+    if (ir_attr_int(s, ATTR_DIM, 0) != 0) tie_rows(h, &out->region, &s->args[0].region);
+    else forbid(h, s->args[0].region.buf);
+    return;
+  case OP_FILL: return;
+  case OP_ARANGE: forbid(h, out->region.buf); return;
+  default:
+    for (int i = 0; i < n_in; i++)
+      if (is_ub(&s->args[i])) tie_elementwise(h, &s->args[i].region, &out->region);
+  }
+}
+
+static bool check(IrStmt *s, void *user) {
+  Share *h = user;
+  ir_stmt_exprs(s, forbid_expr, h);
+  if (s->op == ST_STORE && s->store.buf->space == SPACE_UB) forbid(h, s->store.buf);
+  if (ir_is_op(s)) check_op(h, s);
+  return true;
+}
+
+static bool candidate(const IrBuf *b) {
+  return b->space == SPACE_UB && b->rank >= 1 && b->addr < 0 && b->shape[0]->op == EX_INT && b->shape[0]->i >= 2 && b->shape[0]->i % 2 == 0;
+}
+
+/* ---- applying ------------------------------------------------------------------------------------------------------- */
+
+static void halve_regions(Share *h, IrStmt *s) {
+  for (int i = 0; i < s->n_args; i++) {
+    if (!is_ub(&s->args[i]) || !h->shared[s->args[i].region.buf->id]) continue;
+    IrRegion *ub = &s->args[i].region;
+    int64_t half = ub->ext[0]->i / 2;
+    if (s->op == OP_COPY || s->op == OP_ATOMIC_ADD) {
+      IrRegion *other = &s->args[1 - i].region;
+      if (other->buf->space == SPACE_GM) {
+        int d = partner_of_rows(ub, other);
+        other->off[d] = ir_binary(h->k, EX_ADD, other->off[d], ir_binary(h->k, EX_MUL, ir_var(h->k, h->k->vid), ir_i32(h->k, half)));
+        other->ext[d] = ir_i32(h->k, half);
+      }
+    }
+  }
+  for (int i = 0; i < s->n_args; i++)
+    if (is_ub(&s->args[i]) && h->shared[s->args[i].region.buf->id]) s->args[i].region.ext[0] = ir_i32(h->k, s->args[i].region.ext[0]->i / 2);
+}
+
+static bool apply(IrStmt *s, void *user) {
+  Share *h = user;
+  bool to_gm = false, shares = false;
+  if (ir_is_op(s)) {
+    to_gm = s->args[s->n_args - 1].kind == ARG_REGION && s->args[s->n_args - 1].region.buf->space == SPACE_GM;
+    for (int i = 0; i < s->n_args; i++) shares |= is_ub(&s->args[i]) && h->shared[s->args[i].region.buf->id];
+    halve_regions(h, s);
+  }
+  if (s->op == ST_STORE) to_gm = s->store.buf->space == SPACE_GM;
+  if (to_gm && !shares) {
+    IrStmt *guard = ir_new_stmt(h->k, ST_IF, s->loc);
+    guard->test.cond = ir_binary(h->k, EX_EQ, ir_var(h->k, h->k->vid), ir_i32(h->k, 0));
+    ir_insert_before(s, guard);
+    ir_remove(s);
+    ir_append(&guard->body, s);
+  }
+  return true;
+}
+
+bool split_share(PassCtx *p, IrStmt *vector) {
+  IrKernel *k = p->k;
+  Share h = {p, k, arena_array(p->arena, bool, k->bufs.len + 1), false};
+  for (uint32_t i = 1; i < k->bufs.len; i++) h.shared[i] = candidate(k->bufs.data[i]);
+  do {
+    h.changed = false;
+    ir_walk(&vector->body, check, &h);
+  } while (h.changed);
+  int n = 0;
+  for (uint32_t i = 1; i < k->bufs.len; i++) n += h.shared[i];
+  if (!n) return false;
+  ir_walk(&vector->body, apply, &h);
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (h.shared[i]) k->bufs.data[i]->shape[0] = ir_i32(k, k->bufs.data[i]->shape[0]->i / 2);
+  pass_remark(p, "split", k->loc, "the two vector cores share %d tiles, half of the rows each", n);
+  return true;
+}

@@ -1,0 +1,512 @@
+/* tlc.c - the command line of the compiler: one verb for each arrow of the data flow. Sees the public header only.
+ *
+ * Results go to the standard output, diagnostics to the standard error.
+ * Exit status: 0 done, 1 the program has an error (diagnostics say which), 2 the command line or a file is wrong. */
+#include "tilelang.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OK = 0, FAILED = 1, USAGE = 2, MAX_SETTINGS = 64 };
+
+static const char usage[] =
+    "usage: tlc COMMAND [OPTION...] FILE.tl...        FILE - is the standard input\n"
+    "\n"
+    "  check     parse and verify\n"
+    "  fmt       print canonical text; -w writes it back to the file\n"
+    "  opt       run passes and print the IR; -p PASS[,PASS...] prints after these and stops at the last one\n"
+    "  emit      write C++ for the chip; -t ascendc (= auto) or pto\n"
+    "  sim       run the kernel on the simulated chip and print the results' checksums\n"
+    "  explain   what was chosen and why: memories, addresses, flags, times\n"
+    "  passes    list the passes in order\n"
+    "  chips     list the chips\n"
+    "\n"
+    "  --chip NAME          the chip to lower for (tlc chips)\n"
+    "  --no-auto-sync       keep only flags and barriers that are written in the text\n"
+    "  --no-auto-memory     no reuse of addresses\n"
+    "  --verify             read the printed text back after every pass\n"
+    "  --json               diagnostics, explain and sim results as JSON\n"
+    "  -o FILE              write the result (fmt, opt, emit, explain) to FILE\n"
+    "\n"
+    "  sim:\n"
+    "  --arg NAME=VALUE     a scalar: a number; a tensor: zeros, ones, iota, rand:SEED or FILE.npy\n"
+    "                       (a tensor that is not named: rand:1; an output: zeros)\n"
+    "  --out NAME=FILE.npy  save a tensor afterwards\n"
+    "  --no-checks          functional run without the sanitizer\n"
+    "  --threads N          host threads; 0: one for each host core\n"
+    "\n"
+    "exit status: 0 done, 1 error in the program, 2 wrong usage or file\n";
+
+typedef struct { const char *name, *value; } Setting;
+typedef struct {
+  const char *command, *file, *out, *chip, *target, *passes;
+  const char *files[64];
+  int n_files;
+  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads;
+  Setting args[MAX_SETTINGS], outs[MAX_SETTINGS];
+  int n_args, n_outs;
+} Options;
+
+static int fail(const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  fputs("tlc: ", stderr);
+  vfprintf(stderr, fmt, ap);
+  fputs("\n", stderr);
+  va_end(ap);
+  return USAGE;
+}
+
+/* ---- the command line ------------------------------------------------------------------------------------- */
+
+static int add_setting(Setting *list, int *n, char *text) {
+  char *eq = strchr(text, '=');
+  if (!eq || eq == text) return fail("expected NAME=VALUE, found '%s'", text);
+  if (*n == MAX_SETTINGS) return fail("more than %d settings", MAX_SETTINGS);
+  *eq = 0;
+  list[(*n)++] = (Setting){text + (*text == '%'), eq + 1};
+  return OK;
+}
+
+static int parse_options(int argc, char **argv, Options *o) {
+  const struct { const char *name; int *flag; } flags[] = {
+      {"--json", &o->json},                     {"--no-auto-sync", &o->no_auto_sync}, {"--verify", &o->verify},
+      {"--no-auto-memory", &o->no_auto_memory}, {"--no-checks", &o->no_checks},       {"-w", &o->write_back}};
+  const struct { const char *name; const char **value; } values[] = {
+      {"--chip", &o->chip}, {"-t", &o->target}, {"--target", &o->target}, {"-p", &o->passes}, {"-o", &o->out}};
+  for (int i = 2; i < argc; i++) {
+    char *a = argv[i];
+    int known = 0;
+    for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
+      if (!strcmp(a, flags[f].name)) *flags[f].flag = known = 1;
+    if (known) continue;
+    if (a[0] != '-' || !a[1]) {
+      if (o->n_files == 64) return fail("more than 64 files");
+      o->files[o->n_files++] = a;
+      continue;
+    }
+    if (i + 1 == argc) return fail("option %s is unknown or needs a value; tlc help lists the options", a);
+    char *value = argv[++i];
+    for (size_t f = 0; f < sizeof values / sizeof *values; f++)
+      if (!strcmp(a, values[f].name)) {
+        *values[f].value = value;
+        known = 1;
+      }
+    int status = OK;
+    if (!strcmp(a, "--arg")) status = add_setting(o->args, &o->n_args, value);
+    else if (!strcmp(a, "--out")) status = add_setting(o->outs, &o->n_outs, value);
+    else if (!strcmp(a, "--threads")) o->threads = atoi(value);
+    else if (!known) return fail("unknown option %s; tlc help lists the options", a);
+    if (status) return status;
+  }
+  return OK;
+}
+
+/* The whole file; NULL after a message. The caller frees it. */
+static char *read_file(const char *path, size_t *len) {
+  FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
+  if (!f) {
+    fail("cannot open %s", path);
+    return NULL;
+  }
+  size_t cap = 1 << 16, n = 0, got;
+  char *text = malloc(cap);
+  while (text && (got = fread(text + n, 1, cap - n, f)) > 0) {
+    n += got;
+    if (n < cap) continue;
+    char *grown = realloc(text, cap *= 2);
+    if (!grown) free(text);
+    text = grown;
+  }
+  int bad = ferror(f) || !text;
+  if (f != stdin) fclose(f);
+  if (bad) {
+    fail("cannot read %s", path);
+    free(text);
+    return NULL;
+  }
+  *len = n;
+  return text;
+}
+
+static int write_file(const char *path, const void *head, size_t head_len, const void *data, size_t len) {
+  FILE *f = path ? fopen(path, "wb") : stdout;
+  if (!f) return fail("cannot open %s for writing", path);
+  int bad = fwrite(head, 1, head_len, f) != head_len || fwrite(data, 1, len, f) != len;
+  bad |= path ? fclose(f) != 0 : fflush(f) != 0;
+  return bad ? fail("cannot write %s", path ? path : "the standard output") : OK;
+}
+
+static int write_text(const char *path, const char *text) { return write_file(path, "", 0, text, strlen(text)); }
+
+static void show_diags(TlContext *c, const Options *o) { fputs(o->json ? tl_diags_json(c) : tl_diags_text(c), stderr); }
+
+/* ---- check, fmt, opt, emit, explain ----------------------------------------------------------------------- */
+
+static int lower(TlContext *c, const Options *o, const char *last, int keep) {
+  TlLower l = {.chip = o->chip, .last = last, .no_auto_sync = o->no_auto_sync, .no_auto_memory = o->no_auto_memory,
+               .keep_text = keep, .verify_each = o->verify};
+  return tl_lower(c, &l) ? OK : FAILED;
+}
+
+static int run_opt(TlContext *c, const Options *o) {
+  if (!o->passes) {
+    int status = lower(c, o, NULL, 0);
+    return status ? status : write_text(o->out, tl_text(c));
+  }
+  char list[512];
+  if (strlen(o->passes) >= sizeof list) return fail("the list of passes is too long");
+  strcpy(list, o->passes);
+  const char *comma = strrchr(o->passes, ',');
+  int status = lower(c, o, comma ? comma + 1 : o->passes, 1), several = comma != NULL;
+  if (status) return status;
+  for (char *name = strtok(list, ","); name; name = strtok(NULL, ",")) {
+    const char *text = tl_text_after(c, name);
+    if (!text && !tl_error_count(c)) text = tl_text(c);
+    if (!text) return FAILED;
+    if (several) printf("; after %s\n", name);
+    if ((status = write_text(o->out, text))) return status;
+  }
+  return OK;
+}
+
+static int run_emit(TlContext *c, const Options *o) {
+  int status = lower(c, o, NULL, 0);
+  const char *text = status ? NULL : tl_emit(c, o->target);
+  return text ? write_text(o->out, text) : FAILED;
+}
+
+static int run_explain(TlContext *c, const Options *o) {
+  int status = lower(c, o, NULL, 0);
+  if (status) return status;
+  const char *text = o->json ? tl_explain_json(c) : tl_explain(c);
+  return text ? write_text(o->out, text) : FAILED;
+}
+
+/* ---- elements of tensors ---------------------------------------------------------------------------------- */
+
+/* How a dtype lies in memory: kind 'f' float, 'i' signed, 'u' unsigned, 'b' bool; npy: its name in .npy files. */
+typedef struct { const char *name; char kind; int exp_bits, man_bits; const char *npy; } Format;
+static const Format formats[] = {
+    {"f16", 'f', 5, 10, "<f2"}, {"bf16", 'f', 8, 7, "<V2"}, {"f32", 'f', 8, 23, "<f4"}, {"e4m3", 'f', 4, 3, "|V1"},
+    {"e5m2", 'f', 5, 2, "|V1"}, {"i8", 'i', 0, 7, "|i1"},   {"i16", 'i', 0, 15, "<i2"}, {"i32", 'i', 0, 31, "<i4"},
+    {"i64", 'i', 0, 62, "<i8"}, {"u8", 'u', 0, 8, "|u1"},   {"u16", 'u', 0, 16, "<u2"}, {"u32", 'u', 0, 32, "<u4"},
+    {"u64", 'u', 0, 62, "<u8"}, {"bool", 'b', 0, 1, "|b1"}};
+
+static const Format *format_of(const char *dtype) {
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (!strcmp(formats[i].name, dtype)) return &formats[i];
+  return NULL;
+}
+
+/* The bits of v, which the format must hold exactly. */
+static uint64_t encode(const Format *f, double v) {
+  if (f->kind != 'f') return (uint64_t)(int64_t)v;
+  if (v == 0) return 0;
+  int e, width = f->exp_bits + f->man_bits;
+  double m = frexp(fabs(v), &e) * 2; /* 1 <= m < 2, |v| = m * 2^(e-1) */
+  uint64_t mantissa = (uint64_t)ldexp(m - 1, f->man_bits), exponent = (uint64_t)(e - 1 + (1 << (f->exp_bits - 1)) - 1);
+  return (uint64_t)(v < 0) << width | exponent << f->man_bits | mantissa;
+}
+
+static double decode(const Format *f, uint64_t bits, int bytes) {
+  if (f->kind == 'u') return (double)bits;
+  if (f->kind == 'b') return bits != 0;
+  if (f->kind == 'i') return (double)((int64_t)(bits << (64 - 8 * bytes)) >> (64 - 8 * bytes));
+  int bias = (1 << (f->exp_bits - 1)) - 1, top = (1 << f->exp_bits) - 1;
+  int exponent = (int)(bits >> f->man_bits) & top;
+  uint64_t mantissa = bits & ((1ull << f->man_bits) - 1);
+  double sign = bits >> (f->exp_bits + f->man_bits) & 1 ? -1 : 1;
+  if (!strcmp(f->name, "e4m3")) { /* no infinities; one NaN */
+    if (exponent == top && mantissa == 7) return NAN;
+  } else if (exponent == top) {
+    return mantissa ? NAN : sign * INFINITY;
+  }
+  if (!exponent) return sign * ldexp((double)mantissa, 1 - bias - f->man_bits);
+  return sign * ldexp((double)(mantissa | 1ull << f->man_bits), exponent - bias - f->man_bits);
+}
+
+static uint64_t load(const void *p, int bytes) {
+  uint64_t v = 0;
+  memcpy(&v, p, (size_t)bytes);
+  return v;
+}
+
+static uint64_t splitmix(uint64_t *state) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return z ^ z >> 31;
+}
+
+/* Random values are few and small (eighths from -1 to 1; integers from -8 to 8), so that sums of them are exact. */
+static double random_value(const Format *f, uint64_t *state) {
+  int64_t k = (int64_t)(splitmix(state) % 17) - 8;
+  if (f->kind == 'f') return (double)k / 8;
+  if (f->kind == 'b') return k & 1;
+  return f->kind == 'u' ? (double)(k + 8) : (double)k;
+}
+
+typedef struct { TlParam p; const Format *f; int64_t count; unsigned char *data; uint32_t crc; } Tensor;
+
+static int fill(Tensor *t, const char *how, int seed_mix) {
+  uint64_t seed = 0;
+  int random = !strncmp(how, "rand", 4) && (!how[4] || how[4] == ':');
+  int ones = !strcmp(how, "ones"), iota = !strcmp(how, "iota");
+  if (!random && !ones && !iota && strcmp(how, "zeros"))
+    return fail("%%%s: '%s' is not zeros, ones, iota, rand:SEED or a .npy file", t->p.name, how);
+  if (random) seed = (how[4] ? strtoull(how + 5, NULL, 10) : 1) * 1000003u + (uint64_t)seed_mix;
+  int64_t wrap = t->f->kind == 'b' ? 2 : (int64_t)1 << (t->f->kind == 'f' ? t->f->man_bits + 1 : t->f->man_bits);
+  for (int64_t i = 0; i < t->count; i++) {
+    double v = random ? random_value(t->f, &seed) : ones ? 1 : iota ? (double)(i % wrap) : 0;
+    uint64_t bits = encode(t->f, v);
+    memcpy(t->data + i * t->p.bytes, &bits, (size_t)t->p.bytes);
+  }
+  return OK;
+}
+
+static uint32_t crc32_of(const unsigned char *p, size_t n) {
+  uint32_t table[256], crc = ~0u;
+  for (uint32_t i = 0; i < 256; i++) {
+    table[i] = i;
+    for (int b = 0; b < 8; b++) table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320u : 0);
+  }
+  for (size_t i = 0; i < n; i++) crc = crc >> 8 ^ table[(crc ^ p[i]) & 255];
+  return ~crc;
+}
+
+/* ---- .npy -------------------------------------------------------------------------------------------------- */
+
+static void npy_shape(char *s, size_t size, const Tensor *t, const int64_t *shape) {
+  size_t n = 0;
+  for (int d = 0; d < t->p.rank && n < size; d++) n += (size_t)snprintf(s + n, size - n, "%lld, ", (long long)shape[d]);
+  if (t->p.rank > 1 && n >= 2) s[n - 2] = 0;
+  else if (n) s[n - 1] = 0;
+}
+
+static int read_npy(Tensor *t, const int64_t *shape, const char *path) {
+  size_t len = 0;
+  char *file = read_file(path, &len), want[256], *found = NULL;
+  if (!file) return USAGE;
+  const unsigned char *u = (const unsigned char *)file;
+  size_t start = len < 12 || memcmp(file, "\x93NUMPY", 6) ? 0 : u[6] == 1 ? 10u : 12u;
+  size_t head = start == 10 ? u[8] | (size_t)u[9] << 8 : start ? load(u + 8, 4) : 0;
+  int status = OK;
+  size_t bytes = (size_t)t->count * (size_t)t->p.bytes;
+  if (!start || head > len - start) {
+    status = fail("%s is not a .npy file", path);
+  } else {
+    char *dict = malloc(head + 1);
+    if (!dict) exit(USAGE);
+    memcpy(dict, file + start, head);
+    dict[head] = 0;
+    snprintf(want, sizeof want, "'descr': '%s'", t->f->npy);
+    char other[64];
+    snprintf(other, sizeof other, "'descr': '|V%d'", t->p.bytes);
+    if (!strstr(dict, want) && !(t->f->npy[1] == 'V' && strstr(dict, other)))
+      status = fail("%s: %%%s has dtype %s, the file says %s", path, t->p.name, t->p.dtype, dict);
+    npy_shape(other, sizeof other, t, shape);
+    snprintf(want, sizeof want, "'shape': (%s)", other);
+    found = strstr(dict, want);
+    if (!status && (!found || (strstr(dict, "'fortran_order': True") && t->p.rank > 1)))
+      status = fail("%s: %%%s has shape (%s) in row-major order, the file says %s", path, t->p.name, other, dict);
+    if (!status && len - start - head < bytes) status = fail("%s is too short", path);
+    if (!status) memcpy(t->data, file + start + head, bytes);
+    free(dict);
+  }
+  free(file);
+  return status;
+}
+
+static int write_npy(const Tensor *t, const int64_t *shape, const char *path) {
+  char dims[256] = "", dict[512], head[1024] = "\x93NUMPY\x01";
+  npy_shape(dims, sizeof dims, t, shape);
+  snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", t->f->npy, dims);
+  size_t n = strlen(dict) + 11, total = (n + 63) / 64 * 64;
+  head[8] = (char)(total - 10);
+  head[9] = (char)((total - 10) >> 8);
+  memset(head + 10, ' ', total - 11);
+  memcpy(head + 10, dict, strlen(dict));
+  head[total - 1] = '\n';
+  return write_file(path, head, total, t->data, (size_t)t->count * (size_t)t->p.bytes);
+}
+
+/* ---- sim --------------------------------------------------------------------------------------------------- */
+
+static const char *setting(const Setting *list, int n, const char *name) {
+  for (int i = n - 1; i >= 0; i--)
+    if (!strcmp(list[i].name, name)) return list[i].value;
+  return NULL;
+}
+
+static int read_scalar(const Options *o, const TlParam *p, TlArg *arg) {
+  const char *text = setting(o->args, o->n_args, p->name);
+  if (!text) return fail("%%%s: %s is a scalar without a value; add --arg %s=VALUE", p->name, p->dtype, p->name);
+  char *end;
+  if (format_of(p->dtype)->kind == 'f') arg->scalar.f = strtod(text, &end);
+  else arg->scalar.i = strtoll(text, &end, 0);
+  return *text && !*end ? OK : fail("%%%s: '%s' is not a number", p->name, text);
+}
+
+static int make_tensor(const Options *o, Tensor *t, TlArg *arg, int index) {
+  t->f = format_of(t->p.dtype);
+  t->count = 1;
+  for (int d = 0; d < t->p.rank; d++)
+    if (__builtin_mul_overflow(t->count, arg->shape[d], &t->count) || t->count > (int64_t)1 << 40)
+      return fail("%%%s is too large", t->p.name);
+  t->data = arg->data = calloc((size_t)t->count + 1, (size_t)t->p.bytes);
+  if (!t->data) return fail("no memory for %%%s", t->p.name);
+  const char *how = setting(o->args, o->n_args, t->p.name);
+  size_t n = how ? strlen(how) : 0;
+  int status;
+  if (n > 4 && !strcmp(how + n - 4, ".npy")) status = read_npy(t, arg->shape, how);
+  else status = fill(t, how ? how : t->p.is_out || t->p.is_workspace ? "zeros" : "rand", index);
+  t->crc = crc32_of(t->data, (size_t)t->count * (size_t)t->p.bytes);
+  return status;
+}
+
+static void print_tensor(const Options *o, const Tensor *t, const int64_t *shape, int *n) {
+  uint32_t crc = crc32_of(t->data, (size_t)t->count * (size_t)t->p.bytes);
+  if (t->p.is_workspace || (!t->p.is_out && crc == t->crc)) return;
+  double sum = 0, low = INFINITY, high = -INFINITY;
+  for (int64_t i = 0; i < t->count; i++) {
+    double v = decode(t->f, load(t->data + i * t->p.bytes, t->p.bytes), t->p.bytes);
+    sum += v;
+    low = v < low ? v : low;
+    high = v > high ? v : high;
+  }
+  char dims[256] = "";
+  npy_shape(dims, sizeof dims, t, shape);
+  if (t->p.rank == 1) dims[strlen(dims) - 1] = 0;
+  if (o->json)
+    printf("%s\n {\"name\":\"%s\",\"dtype\":\"%s\",\"shape\":[%s],\"crc32\":\"%08x\"}", (*n)++ ? "," : "", t->p.name,
+           t->p.dtype, dims, crc);
+  else
+    printf("%%%s %s[%s] crc32 %08x sum %.9g min %.9g max %.9g\n", t->p.name, t->p.dtype, dims, crc, sum, low, high);
+}
+
+static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int n) {
+  TlSim s = {.checks = !o->no_checks, .threads = o->threads};
+  TlSimResult r;
+  if (!tl_sim(c, args, n, &s, &r)) return FAILED;
+  int printed = 0, status = OK;
+  if (o->json)
+    printf("{\"blocks\":%lld,\"instructions\":%lld,\"gm_read_bytes\":%lld,\"gm_write_bytes\":%lld,\"cores_used\":%d,"
+           "\"cores\":%d,\"results\":[",
+           (long long)r.blocks, (long long)r.instructions, (long long)r.gm_read_bytes, (long long)r.gm_write_bytes,
+           r.cores_used, r.cores);
+  else
+    printf("%lld blocks, %lld instructions, %d of %d cores, GM read %lld bytes, written %lld bytes\n",
+           (long long)r.blocks, (long long)r.instructions, r.cores_used, r.cores, (long long)r.gm_read_bytes,
+           (long long)r.gm_write_bytes);
+  for (int i = 0; i < n; i++)
+    if (t[i].p.is_tensor) print_tensor(o, &t[i], args[i].shape, &printed);
+  if (o->json) printf("]}\n");
+  for (int i = 0; i < n && !status; i++) {
+    const char *path = t[i].p.is_tensor ? setting(o->outs, o->n_outs, t[i].p.name) : NULL;
+    if (path) status = write_npy(&t[i], args[i].shape, path);
+  }
+  return status;
+}
+
+static int known_names(const Setting *list, int n_list, const Tensor *t, int n) {
+  for (int i = 0; i < n_list; i++) {
+    int found = 0;
+    for (int j = 0; j < n; j++) found |= !strcmp(t[j].p.name, list[i].name);
+    if (!found) return fail("the kernel has no parameter %%%s", list[i].name);
+  }
+  return OK;
+}
+
+static int run_sim(TlContext *c, const Options *o) {
+  int status = lower(c, o, NULL, 0), n = 0;
+  if (status) return status;
+  TlParam p;
+  while (tl_param_at(c, n, &p)) n++;
+  Tensor *t = calloc((size_t)n + 1, sizeof *t);
+  TlArg *args = calloc((size_t)n + 1, sizeof *args);
+  if (!t || !args) exit(fail("no memory"));
+  for (int i = 0; i < n && !status; i++) {
+    tl_param_at(c, i, &t[i].p);
+    if (!t[i].p.is_tensor) status = read_scalar(o, &t[i].p, &args[i]);
+  }
+  if (!status) status = known_names(o->args, o->n_args, t, n);
+  if (!status) status = known_names(o->outs, o->n_outs, t, n);
+  if (!status && !tl_shapes(c, args, n)) status = FAILED;
+  for (int i = 0; i < n && !status; i++)
+    if (t[i].p.is_tensor) status = make_tensor(o, &t[i], &args[i], i);
+  if (!status) status = simulate(c, o, t, args, n);
+  for (int i = 0; i < n; i++) free(t[i].data);
+  free(t);
+  free(args);
+  return status;
+}
+
+/* ---- main -------------------------------------------------------------------------------------------------- */
+
+static int run_file(const Options *o, const char *path) {
+  size_t len = 0;
+  char *text = read_file(path, &len);
+  if (!text) return USAGE;
+  TlContext *c = tl_open(NULL, NULL);
+  if (!c) exit(fail("no memory"));
+  int status = tl_load(c, strcmp(path, "-") ? path : "<stdin>", text, len) ? OK : FAILED;
+  free(text);
+  if (!status) {
+    if (!strcmp(o->command, "fmt")) status = write_text(o->write_back ? path : o->out, tl_text(c));
+    else if (!strcmp(o->command, "opt")) status = run_opt(c, o);
+    else if (!strcmp(o->command, "emit")) status = run_emit(c, o);
+    else if (!strcmp(o->command, "sim")) status = run_sim(c, o);
+    else if (!strcmp(o->command, "explain")) status = run_explain(c, o);
+  }
+  show_diags(c, o);
+  tl_close(c);
+  return status;
+}
+
+static int list_passes(void) {
+  const char *name, *doc;
+  for (int i = 0; tl_pass_at(i, &name, &doc); i++) printf("%-10s %s\n", name, doc);
+  return OK;
+}
+
+static int list_chips(void) {
+  TlChip chip;
+  for (int i = 0; tl_chip_at(i, &chip); i++)
+    printf("%-10s %s  %d cube cores, %d vector cores, %d MHz\n", chip.name, chip.family, chip.cube_cores,
+           chip.vector_cores, chip.mhz);
+  return OK;
+}
+
+int main(int argc, char **argv) {
+  static const char *const commands[] = {"check", "fmt", "opt", "emit", "sim", "explain"};
+  const char *command = argc > 1 ? argv[1] : "";
+  if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
+    fputs(usage, stdout);
+    return OK;
+  }
+  if (!strcmp(command, "--version")) {
+    printf("tlc %s\n", tl_version());
+    return OK;
+  }
+  if (!strcmp(command, "passes")) return list_passes();
+  if (!strcmp(command, "chips")) return list_chips();
+  int known = 0;
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) known |= !strcmp(command, commands[i]);
+  if (!known) {
+    fputs(usage, stderr);
+    return *command ? fail("unknown command '%s'", command) : USAGE;
+  }
+  Options o = {.command = command};
+  int status = parse_options(argc, argv, &o);
+  if (status) return status;
+  if (!o.n_files) return fail("%s needs a file; tlc help shows the usage", command);
+  for (int i = 0; i < o.n_files; i++) {
+    int s = run_file(&o, o.files[i]);
+    status = s > status ? s : status;
+  }
+  return status;
+}
