@@ -10,6 +10,7 @@ which tensor; then with the values. Kernels are kept by the compile-time argumen
 
 import ast
 import functools
+import time
 
 from . import cache
 from .errors import ArgumentError, fail, warn
@@ -289,6 +290,7 @@ class Eager:
     def trace(self, tensors, views, fixed, consts):
         loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
         context = Context(loose, consts, False)
+        began = time.perf_counter()
         run, builder, values = self.start(tensors, views, context, fixed)
         with builder:
             result = run(**values)
@@ -296,7 +298,7 @@ class Eager:
         unused = [n for n in consts if n not in context.asked]
         if unused:
             raise ArgumentError(f"{self.fn.__name__} has no argument and no T.const '{unused[0]}'")
-        kernel = Kernel(Traced(builder), **_options(**self.owner.options))
+        kernel = Kernel(Traced(builder, time.perf_counter() - began), **_options(**self.owner.options))
         kernel.returns = self.results(result, builder)
         return kernel
 

@@ -73,7 +73,7 @@ class Kernel:
         self.text = traced.text(self.out_idx, self.workspace_idx)
         self.sizes = traced.size_names
         self._plan()
-        self.times = {"print": time.perf_counter() - began}
+        self.times = {"trace": traced.seconds, "print": time.perf_counter() - began}
         self._sources = {}
         self._program = None
         self._kept = None

@@ -53,10 +53,10 @@ SEVERITY = {"ERROR": "error", "WARNING": "warning", "NOTE": "note"}
 def errors_page():
     source = "src/base/diag.def"
     out = [banner(source), "# Diagnostics", "",
-           "Every message carries a code, a place - the line of the Python source where the statement was written, or of the",
-           "`.tl` text - a sentence with the names, shapes and bytes at hand, sometimes a second place, and what to change. A number",
-           "is never used for anything else later. An error stops the compilation or the run; a warning says what will be slow, or",
-           "has no effect; a note says what was decided on your behalf.", ""]
+           "Every message carries a code, a place - the line of the Python source where the statement was written, or",
+           "of the `.tl` text - a sentence with the names, shapes and bytes at hand, sometimes a second place, and",
+           "what to change. A number is never used for anything else later. An error stops the compilation or the",
+           "run; a warning says what will be slow, or has no effect; a note says what was decided on your behalf.", ""]
     current, lines = None, []
     for heading, (_, number, severity, title), _ in rows(source, "DIAG"):
         if int(number) == 0:
@@ -102,15 +102,15 @@ def op_operands(op):
 
 
 def ops_page():
-    source = "src/ir/ops.def"
     attrs = {a[0]: a[1] for _, a, _ in rows("src/ir/attrs.def", "ATTR")}
-    out = [banner(source, "src/ir/attrs.def", "src/ir/types.def", "src/ir/exprs.def", "src/ir/ir.h"), "# Operations", "",
-           "Every statement with operands. `%a` is a region of a buffer, `a` a scalar expression, `%a|a` either of the two; `%dst` is",
-           "overwritten, `%dst+` read and written. *Level*: `source` ops are what programs say, `lowered` ops are one instruction of",
-           "one pipe, `both` are either, depending on the kernel. [ir.md](ir.md) has the grammar, the forms an instruction takes, and",
-           "the rules.", ""]
+    sources = [f"src/ir/{f}" for f in ("ops.def", "attrs.def", "types.def", "exprs.def", "ir.h")]
+    out = [banner(*sources), "# Operations", "",
+           "Every statement with operands. `%a` is a region of a buffer, `a` a scalar expression, `%a|a` either of the",
+           "two; `%dst` is overwritten, `%dst+` read and written. *Level*: `source` ops are what programs say,",
+           "`lowered` ops are one instruction of one pipe, `both` are either, depending on the kernel.",
+           "[ir.md](ir.md) has the grammar, the forms an instruction takes, and the rules.", ""]
     current, lines = None, []
-    for heading, op, _ in rows(source, "OP"):
+    for heading, op, _ in rows("src/ir/ops.def", "OP"):
         if heading != current:
             out += flush_ops(current, lines)
             current, lines = heading, []
@@ -145,14 +145,17 @@ def other_tables():
     out += ["## Memories", ""]
     out += table(("name", "meaning"), [(f"`{s[1]}`", s[3]) for _, s, _ in rows("src/ir/types.def", "SPACE")]) + [""]
     sides = {"c": "cube", "v": "vector", "b": "both"}
-    out += ["## Pipes", "", "In order: a later instruction sees the bytes an earlier one of the same pipe wrote, without a barrier.", ""]
+    out += ["## Pipes", "",
+            "In order: a later instruction sees what an earlier one of the same pipe wrote, without a barrier.", ""]
     out += table(("pipe", "core", "in order", "Ascend C"),
                  [(f"`{p[1]}`", sides[p[2]], "yes" if p[3] == "1" else "no", f"`{p[4]}`")
                   for _, p, _ in rows("src/ir/types.def", "PIPE")]) + [""]
     out += ["## Layouts", ""]
-    out += table(("layout", "meaning"), [(f"`{x[1]}`", x[2]) for _, x, _ in rows("src/ir/types.def", "LAYOUT")]) + [""]
+    layouts = [(f"`{x[1]}`", x[2]) for _, x, _ in rows("src/ir/types.def", "LAYOUT")]
+    out += table(("layout", "meaning"), layouts) + [""]
     out += ["## Rounding modes of `cast`", ""]
-    out += table(("mode", "meaning"), [(f"`{x[1]}`", note) for _, x, note in rows("src/ir/types.def", "CASTMODE")]) + [""]
+    modes = [(f"`{x[1]}`", note) for _, x, note in rows("src/ir/types.def", "CASTMODE")]
+    out += table(("mode", "meaning"), modes) + [""]
     kinds = {"i": "`a {0} b`", "p": "`{0}a`", "c": "`{0}({1})`"}
     exprs = [(kinds[e[3]].format(e[1], ", ".join("ab"[:int(e[2])])), "bool" if e[5] == "b" else "as the operands", note)
              for _, e, note in rows("src/ir/exprs.def", "EXPR")]

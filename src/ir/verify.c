@@ -524,10 +524,6 @@ static void check_for(Verifier *v, IrStmt *s) {
                   s->loop.stages);
     diag_fix(v->d, g, "use 1 to 8; 2 or 3 are usual");
   }
-  if (v->lowered && s->loop.stages) {
-    Diag *g = bad(v, LOWERED_OP, "the loop over %%%s is still a pipeline", s->loop.var->name);
-    diag_fix(v->d, g, "leave `pipeline` out: a lowered loop is plain");
-  }
   open_var(v, s->loop.var);
   bool maybe = leaves_loop(&s->body, true);
   v->maybe += maybe;

@@ -59,8 +59,10 @@ void lg_emit(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg, int key
  * may become a temporary; lg_finish then moves it home. */
 typedef struct { Opd home; bool moved, by_element; } Finish;
 void lg_prepare(Lg *g, Nest *n, Opd *arg, int n_arg, bool reads_dst, Finish *f);
+Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from);        /* o as it is, or in padded rows: dims before from aligned */
 void lg_finish(Lg *g, const Nest *n, const Opd *dst, const Finish *f);
 void lg_copy(Lg *g, const Nest *n, Opd src, Opd dst);        /* same dtype, any shapes that fit */
+bool lg_is_full(const Nest *n, const Opd *o);                 /* repeats nowhere */
 bool lg_is_dense(Lg *g, const Nest *n, const Opd *o);        /* one aligned contiguous run over the whole nest */
 Opd lg_dense(Lg *g, const Nest *n, Opd o);
 Nest lg_own(const Nest *n, const Opd *o, Opd *own, int8_t *back); /* the nest of o's own dimensions */

@@ -204,7 +204,7 @@ static bool start_aligned(Lg *g, const Opd *o) {
 
 static int64_t stride_at(const Opd *o, int d) { return o->dim[d] == REPEATS ? 0 : buf_stride(o->r.buf, o->dim[d]); }
 
-static bool is_full(const Nest *n, const Opd *o) {
+bool lg_is_full(const Nest *n, const Opd *o) {
   for (int d = 0; d < n->n; d++)
     if (o->dim[d] == REPEATS) return false;
   return true;
@@ -561,18 +561,24 @@ static Opd copied_by_element(Lg *g, const Nest *n, Opd o, bool dense) {
   return lg_widen(n, &m, pair[1], back);
 }
 
+Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from) {
+  if (!is_bad(g, n, &o, from)) return o;
+  warn_layout(g, n, &o);
+  return copied_by_element(g, n, o, false);
+}
+
 /* Full operands are dense: write out what repeats, and the whole step is flat. */
 static bool flatten(Lg *g, Nest *n, Opd *arg, int n_arg) {
   bool some = false;
   for (int i = 0; i < n_arg; i++) {
     if (arg[i].scalar) continue;
-    if (!is_full(n, &arg[i])) some = true;
+    if (!lg_is_full(n, &arg[i])) some = true;
     else if (!lg_is_dense(g, n, &arg[i])) return false;
   }
   if (!some) return false;
   n->flat = true;
   for (int i = 0; i < n_arg; i++) {
-    if (arg[i].scalar || is_full(n, &arg[i])) continue;
+    if (arg[i].scalar || lg_is_full(n, &arg[i])) continue;
     Opd pair[2] = {arg[i], lg_temp(g, n, opd_type(&arg[i]))};
     warn_layout(g, n, &arg[n_arg - 1]);
     lg_by_element(g, n, OP_MOVE, pair, 2);

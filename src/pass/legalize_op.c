@@ -269,7 +269,7 @@ static DType work_type(Lg *g, StmtOp op, DType t) {
 static bool leaves_range(StmtOp op) { return op != OP_MAX && op != OP_MIN && op != OP_SHR && op != OP_RELU; }
 
 static void exp_family(Lg *g, const Nest *n, StmtOp op, Opd a, Opd dst) {
-  Opd x = lg_temp(g, n, DT_F32), one = lg_number(g, DT_F32, 1);
+  Opd x = op == OP_SILU ? lg_temp(g, n, DT_F32) : dst, one = lg_number(g, DT_F32, 1);
   if (op == OP_TANH) { /* (exp(2a) - 1) / (exp(2a) + 1), a kept where exp neither overflows nor matters */
     Opd up = lg_temp(g, n, DT_F32);
     lg_emit3(g, n, OP_MIN, a, lg_number(g, DT_F32, 10), x);
@@ -375,7 +375,8 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
   for (int i = 0; i < n_in; i++)
     in[i] = arg[i].scalar ? lg_scalar(op == OP_DIV ? arg[i].scalar : lg_scalar_as(g, w, arg[i].scalar)) : lg_as(g, n, arg[i], w);
   if (n_in == 1 && in[0].scalar) in[0] = lg_filled(g, n, in[0], w);
-  Opd out = w == t ? *dst : accumulates ? lg_as(g, n, *dst, w) : lg_temp(g, n, w);
+  bool fresh = !arg[0].scalar && opd_type(&arg[0]) != w && lg_is_full(n, &arg[0]);
+  Opd out = w == t ? *dst : accumulates ? lg_as(g, n, *dst, w) : fresh ? in[0] : lg_temp(g, n, w);
   compute(g, n, op, w, in, out);
   if (w != t) {
     if (!dtype_is_float(w) && !dtype_is_float(t) && dtype_size(t) < dtype_size(w) && leaves_range(op)) lg_wrap(g, n, out, t);

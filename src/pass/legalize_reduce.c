@@ -232,7 +232,6 @@ static DType reduce_type(StmtOp op, DType src, DType dst, bool last, int64_t cou
 }
 
 static void by_element(Lg *g, const Nest *n, int d, const Opd *src, const Opd *dst, bool keep) {
-  DType t = opd_type(dst);
   Nest rest = without(n, d);
   StmtOp op = kind_of(g->s->op).fold;
   IrBlock *saved;
@@ -248,7 +247,6 @@ static void by_element(Lg *g, const Nest *n, int d, const Opd *src, const Opd *d
   IrExpr *v = ir_var(g->k, lg_loop(g, "red", ir_binary(g->k, EX_SUB, n->ext[d], from), &saved));
   Opd one = part(g, n, *src, d, ir_binary(g->k, EX_ADD, v, from), NULL);
   if (n->n == 1) one.dim[0] = REPEATS;
-  (void)t;
   lg_by_element(g, &rest, op, (Opd[]){*dst, one, *dst}, 3);
   g->out = saved;
 }
@@ -261,8 +259,11 @@ static void deliver(Lg *g, Nest rest, Kind kind, DType w, Opd value, Opd dst, bo
     lg_copy(g, &rest, value, dst);
     return;
   }
-  lg_prepare(g, &rest, &dst, 1, keep, &f);
-  Opd total = value;
+  Opd arg[2] = {value, dst};
+  lg_prepare(g, &rest, arg, 2, keep, &f);
+  Opd total = arg[0];
+  value = arg[0];
+  dst = arg[1];
   if (keep) {
     DType m = dtype_is_float(w) && !dtype_is_float(t) ? (t == DT_I16 ? DT_I16 : DT_I32) : lg_common(w, t);
     if (m == DT_I8 || m == DT_U8) m = DT_I16;
@@ -280,9 +281,8 @@ static void deliver(Lg *g, Nest rest, Kind kind, DType w, Opd value, Opd dst, bo
   lg_finish(g, &rest, &dst, &f);
 }
 
-static bool dst_is_row(Lg *g, const Nest *rest, const Opd *dst) {
+static bool dst_is_row(Lg *g, const Opd *dst) {
   IrRows rows;
-  (void)rest;
   return ir_rows(g->k, &dst->r, &rows) && ir_is_int(rows.rows, 1);
 }
 
@@ -322,13 +322,25 @@ static bool operands(Lg *g, Nest *n, int *d, Opd *src, Opd *dst, Nest *rest) {
   return false;
 }
 
+/* The source in dtype w with the starts of its rows (dims before `from`) on 32 bytes. */
+static Opd in_order(Lg *g, Nest *n, Opd src, DType w, int from) {
+  IrExpr *width = n->ext[n->n - 1];
+  if (w != opd_type(&src) && lg_is_dense(g, n, &src) && ir_is_const(width) && width->i % dtype_c0(w) == 0) {
+    n->flat = true;
+    src = lg_as(g, n, src, w);
+    n->flat = false;
+    return src;
+  }
+  n->flat = false;
+  return lg_as(g, n, lg_ordered(g, n, src, from), w);
+}
+
 void lg_reduce(Lg *g) {
   const IrStmt *s = g->s;
   Kind kind = kind_of(s->op);
   bool keep = ir_attr(s, ATTR_KEEP) != NULL;
   Nest n, rest;
   Opd src, dst, value;
-  Finish unused;
   int d;
   if (!operands(g, &n, &d, &src, &dst, &rest)) return;
   bool last = d == n.n - 1;
@@ -338,8 +350,12 @@ void lg_reduce(Lg *g) {
     else by_element(g, &n, d, &src, &dst, keep);
     return;
   }
-  lg_prepare(g, &n, &src, 1, true, &unused); /* the source in order; it is not written */
-  src = lg_as(g, &n, src, w);
+  rest.flat = true;
+  if (ir_is_int(n.ext[d], 1)) {
+    deliver(g, rest, kind, opd_type(&src), n.n == 1 ? src : part(g, &n, src, d, ir_i32(g->k, 0), NULL), dst, keep);
+    return;
+  }
+  src = in_order(g, &n, src, w, last ? n.n - 1 : d + 1);
   if (!last) {
     value = fold_axis(g, n, d, kind, src);
     deliver(g, rest, kind, w, value, dst, keep);
@@ -355,10 +371,8 @@ void lg_reduce(Lg *g) {
   if (w == DT_I32) {
     value = reduce_rows_i32(g, n, &rest, kind, src);
   } else {
-    bool direct = w == t && !keep && dst_is_row(g, &rest, &dst);
-    Nest flat = rest;
-    flat.flat = true;
-    value = direct ? dst : lg_temp(g, &flat, w);
+    bool direct = w == t && !keep && dst_is_row(g, &dst);
+    value = direct ? dst : lg_temp(g, &rest, w);
     reduce_rows(g, n, kind, src, value);
     if (direct) return;
   }

@@ -243,6 +243,7 @@ typedef struct {
   Loc loc, other;
   const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
 } Fault;
+typedef Vec(Fault) FaultList;
 
 typedef struct { /* an access to a GM tensor that several blocks touch */
   int64_t block;
@@ -262,7 +263,7 @@ typedef struct Machine {
   struct GmShadow *gm; /* shadow of GM tensors within the machine's blocks */
   struct SplitLane *free_lanes;
   uint32_t *all_clock; /* n_comp: scratch */
-  Vec(Fault) faults;
+  FaultList faults;
   Map fault_keys;
   int32_t block_faults; /* in the block under way */
   Vec(GmAccess) log;
@@ -380,7 +381,7 @@ void fault_fix(Core *c, Fault *f, const char *fmt, ...) TL_PRINTF(3, 4);
 void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
 
 /* blocks.c */
-void compare_blocks(Arena *a, Machine *const *m, int n, Machine *into);
+void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);
 
 enum { SCRATCH = 1 << 20, GUARD = 64 }; /* GUARD: bytes after each memory that vector code may read */
 

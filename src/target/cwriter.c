@@ -131,8 +131,10 @@ IrExpr *cw_temp(CWriter *w, DType t, const char *name) {
   return ir_var(w->k, v);
 }
 
+bool cw_needs_name(const IrExpr *e) { return e->op != EX_INT && e->op != EX_FLOAT && e->op != EX_VAR; }
+
 IrExpr *cw_bind(CWriter *w, IrExpr *e, const char *name) {
-  if (e->op == EX_INT || e->op == EX_FLOAT || e->op == EX_VAR) return e;
+  if (!cw_needs_name(e)) return e;
   IrExpr *v = cw_temp(w, e->type, name);
   IrStmt *def = arena_new(w->arena, IrStmt); /* lets ir_range look through the name */
   def->op = ST_LET;
@@ -274,6 +276,7 @@ static void put_float_literal(CWriter *w, Text *t, const IrExpr *e) {
       snprintf(s, sizeof s, "%.*g", digits, e->f);
       if (strtof(s, NULL) == (float)e->f) break;
     }
+    if (strchr(s, 'e') && fabs(e->f) >= 1.0 && fabs(e->f) < 1e7) snprintf(s, sizeof s, "%.1f", e->f);
     text_printf(t, "%s%sf", s, strpbrk(s, ".e") ? "" : ".0");
   }
 }

@@ -58,6 +58,7 @@ const char *cw_file(const CWriter *w, Loc loc);                /* base name of t
 const char *cw_fresh(CWriter *w, const char *want);             /* a name nothing in the kernel has */
 /* e under a short name: a literal or a variable stays itself, anything else gets a line `const T name = e;`. */
 IrExpr *cw_bind(CWriter *w, IrExpr *e, const char *name);
+bool cw_needs_name(const IrExpr *e);                             /* would cw_bind write a line? */
 IrExpr *cw_temp(CWriter *w, DType t, const char *name);          /* a variable the dialect declares itself */
 
 /* ---- expressions ---- */

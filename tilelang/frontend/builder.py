@@ -19,6 +19,7 @@ from .expr import (
     _number,
     _split_index,
     binary,
+    cast,
     describe,
     show,
     subtract,
@@ -169,7 +170,7 @@ class Builder:
                     sign, value = " = ", binary("-", Element(buf, tuple(index)), wrap(value.args[0] if value.op == "neg" else -value))
             else:
                 value = binary(op, Element(buf, tuple(index)), value)
-        head = [Element(buf, tuple(index)), sign, value]
+        head = [Element(buf, tuple(index)), sign, cast(value, buf.dtype)]
         self.emit(head, "store")
 
     def _reduces(self, index):

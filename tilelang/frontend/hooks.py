@@ -6,7 +6,7 @@ the block runs. A later use of such a name is an error that says so (expr.Poison
 
 from ..errors import fail, here
 from .builder import active
-from .expr import Buffer, Expr, MutVar, Poison, Region, Var, _number, binary, select, show, to_bool, unary, wrap
+from .expr import Buffer, Expr, MutVar, Poison, Region, Var, _number, binary, cast, select, show, to_bool, unary, wrap
 
 _ABSENT = object()
 _MAX_INLINE = 6  # operators of a pure expression that a name may stand for before it becomes a `let`
@@ -145,7 +145,7 @@ class Frame:
         mut = self.muts.get(name)
         if mut is not None:
             if isinstance(value, Expr) or _number(value) is not None:
-                active().emit([mut, " = ", wrap(value, mut.dtype)], "assign")
+                active().emit([mut, " = ", cast(wrap(value, mut.dtype), mut.dtype)], "assign")
                 return mut
             del self.muts[name]
         return self._snapshot(name, value)

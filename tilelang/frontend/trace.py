@@ -1,6 +1,7 @@
 """Prim funcs: a Python function traced into a kernel, and macros, which are inlined where they are called."""
 
 import functools
+import time
 
 from ..errors import fail
 from ..language.dtypes import IR_NAME, DType
@@ -33,8 +34,8 @@ class TensorType:
 class Traced:
     """A finished kernel: parameters and IR text."""
 
-    def __init__(self, builder):
-        self.builder = builder
+    def __init__(self, builder, seconds):
+        self.builder, self.seconds = builder, seconds
         self.name = builder.name
         self.params = list(builder.params)
 
@@ -100,6 +101,7 @@ class PrimFunc:
     def __init__(self, fn):
         functools.update_wrapper(self, fn)
         self.fn = fn
+        began = time.perf_counter()
         run, where = rewrite(fn, Frame)
         notes = annotations(fn)
         names = parameter_names(fn)
@@ -109,7 +111,7 @@ class PrimFunc:
             if result is not None and not isinstance(result, (Buffer, tuple, list)):
                 fail(1010, f"'{fn.__name__}' returns {result!r}", fix="a prim_func writes its results to its tensor parameters", at=where)
             b.finish()
-        self.traced = Traced(b)
+        self.traced = Traced(b, time.perf_counter() - began)
         self.where = where
         self.params = self.traced.params
         self.attrs = {"global_symbol": fn.__name__}

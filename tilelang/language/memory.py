@@ -2,7 +2,7 @@
 
 from ..errors import fail, here
 from ..frontend.builder import active, current
-from ..frontend.expr import Buffer, MutVar, Var, as_index, describe, dims, wrap
+from ..frontend.expr import Buffer, MutVar, Var, as_index, cast, describe, dims, wrap
 from ..frontend.trace import TensorType as Tensor
 from .dtypes import DType, int32
 
@@ -70,7 +70,7 @@ def alloc_var(dtype, *args, init=None, scope=None):
         fail(1004, f"T.alloc_var takes one initial value, not {len(rest) + (init is not None)}")
     value = rest[0] if rest else (0 if init is None else init)
     v = MutVar(dtype, here())
-    b.emit(["var ", v, f": {dtype.ir} = ", wrap(value, dtype)], "var")
+    b.emit(["var ", v, f": {dtype.ir} = ", cast(wrap(value, dtype), dtype)], "var")
     return v
 
 

@@ -173,7 +173,7 @@ static void vector_call(CWriter *w, const IrStmt *s, const Call *c) {
     if (have > want) ratio_num = have / want;
     else ratio_den = want / have;
   }
-  bool scope = rows->op != EX_INT || cols->op != EX_INT;
+  bool scope = cw_needs_name(rows) || cw_needs_name(cols);
   if (scope) cw_scope(w);
   v.rows = rows = cw_bind(w, rows, "rows");
   cols = cw_bind(w, cols, "n");
@@ -345,7 +345,7 @@ static void compare(CWriter *w, const IrStmt *s, const Spelling *sp) {
   bool scalar = s->args[1].kind == ARG_SCALAR;
   /* Whole repeats: the bits past the last element fall into the mask's own 32-byte block. */
   int64_t lanes = 256 / dtype_size(a->type);
-  bool scope = v.cols->op != EX_INT;
+  bool scope = cw_needs_name(v.cols);
   if (scope) cw_scope(w);
   IrExpr *n = cw_bind(w, v.cols, "n");
   bool guarded = open_guard(w, NULL, n);
@@ -366,7 +366,7 @@ static void select(CWriter *w, const IrStmt *s, const Spelling *sp) {
     return;
   }
   if (!rep) need_scratch(w, s);
-  bool scope = v.cols->op != EX_INT;
+  bool scope = cw_needs_name(v.cols);
   if (scope) cw_scope(w);
   IrExpr *n = cw_bind(w, v.cols, "n");
   bool guarded = open_guard(w, NULL, n);
@@ -419,7 +419,7 @@ static void row_call(CWriter *w, const IrStmt *s, const Spelling *sp) {
   RowCall c = {s, sp, {0}};
   bool is_brcb = s->op == OP_BRCB;
   if (!read_vec(w, s, &c.v)) return;
-  bool scope = c.v.rows->op != EX_INT || c.v.cols->op != EX_INT;
+  bool scope = cw_needs_name(c.v.rows) || cw_needs_name(c.v.cols);
   if (scope) cw_scope(w);
   c.v.rows = cw_bind(w, c.v.rows, is_brcb ? "n" : "rows");
   c.v.cols = cw_bind(w, c.v.cols, "cols");
@@ -481,7 +481,7 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool load) {
   }
   DType t = reg[0]->buf->type;
   int size = dtype_size(t);
-  bool scope = r[0].rows->op != EX_INT || r[0].cols->op != EX_INT;
+  bool scope = cw_needs_name(r[0].rows) || cw_needs_name(r[0].cols);
   if (scope) cw_scope(w);
   r[0].rows = r[1].rows = cw_bind(w, r[0].rows, "rows");
   IrExpr *cols = cw_bind(w, r[0].cols, "cols");
@@ -526,7 +526,7 @@ static void gm_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
     refuse_form(w, s, "copy a plane at a time", "the GM region is not the rows of one matrix");
     return;
   }
-  bool scope = b.rows->op != EX_INT || b.cols->op != EX_INT;
+  bool scope = cw_needs_name(b.rows) || cw_needs_name(b.cols);
   if (scope) cw_scope(w);
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = open_guard(w, rows, cols);
@@ -563,7 +563,7 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
     refuse_form(w, s, "fill whole blocks of 32 bytes", "the box ends inside a block of 32 bytes");
     return;
   }
-  bool scope = b.rows->op != EX_INT || b.cols->op != EX_INT;
+  bool scope = cw_needs_name(b.rows) || cw_needs_name(b.cols);
   if (scope) cw_scope(w);
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = open_guard(w, rows, cols);
@@ -617,7 +617,7 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const Spelling *sp) {
               dtype_info[src->buf->type].name, c.why);
     return;
   }
-  bool scope = b.rows->op != EX_INT || b.cols->op != EX_INT;
+  bool scope = cw_needs_name(b.rows) || cw_needs_name(b.cols);
   if (scope) cw_scope(w);
   bool left = s->op == OP_L1_TO_L0A;
   IrExpr *rows = cw_bind(w, b.rows, left ? "m" : "k"), *cols = cw_bind(w, b.cols, left ? "k" : "n");
@@ -666,7 +666,7 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
               "mmad: %s was loaded with another row length than it is multiplied with", (la.bad ? A : B)->buf->name);
     return;
   }
-  bool scope = a.rows->op != EX_INT || a.cols->op != EX_INT || b.cols->op != EX_INT || la.trans32;
+  bool scope = cw_needs_name(a.rows) || cw_needs_name(a.cols) || cw_needs_name(b.cols) || la.trans32;
   if (scope) cw_scope(w);
   IrExpr *m = cw_bind(w, a.rows, "m"), *n = cw_bind(w, b.cols, "n"), *k = cw_bind(w, a.cols, "k");
   IrExpr *g = cw_guard(w, m, n), *gk = cw_guard(w, k, NULL);
@@ -697,7 +697,7 @@ static const char *quant_mode(DType dst) { return dst == DT_F16 ? "F322F16" : ds
 
 static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char *to, const CBox *b, IrExpr *n, const char *stride) {
   const IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
-  bool scope = b->rows->op != EX_INT || n->op != EX_INT;
+  bool scope = cw_needs_name(b->rows) || cw_needs_name(n);
   if (scope) cw_scope(w);
   IrExpr *m = cw_bind(w, b->rows, "m");
   n = cw_bind(w, n, "n");

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Measures tlc against numpy and prints ratios: both sides of a ratio are taken in turn, in one run, on the same cores.
+
+    python bench/bench.py [--rounds N] [--json FILE] [PART...]      parts: gemm add compile import wheel
+
+`goal` is what the project set out for; nothing here is asserted. A ratio is of the best times over all rounds, since
+whatever else runs on the machine only ever adds time."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A variable that pins numpy's BLAS to old kernels would make the other side of the comparison slow.
+PINNED = [v for v in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if v in os.environ]
+if PINNED and __name__ == "__main__":
+    for variable in PINNED:
+        del os.environ[variable]
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+
+import numpy as np  # noqa: E402
+
+import tilelang  # noqa: E402
+import tilelang.language as T  # noqa: E402
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def row(self, what, ours, against=None, ratio=None, goal=""):
+        self.rows.append(dict(what=what, ours=ours, against=against, ratio=ratio, goal=goal))
+        print(f"{what:<58} {ours:>12} {against or '':>14} {ratio or '':>8}  {goal}", flush=True)
+
+    def head(self):
+        print(f"{'':<58} {'ours':>12} {'against':>14} {'ratio':>8}  goal")
+
+
+def best_in_turn(rounds, *functions):
+    """The best time of each; every round runs each of them once."""
+    best = [float("inf")] * len(functions)
+    for f in functions:
+        f()
+    for _ in range(rounds):
+        for i, f in enumerate(functions):
+            began = time.perf_counter()
+            f()
+            best[i] = min(best[i], time.perf_counter() - began)
+    return best
+
+
+def ms(seconds):
+    return f"{seconds * 1e3:.2f} ms"
+
+
+# ---- kernels ----------------------------------------------------------------------------------------------------
+
+
+def gemm_whole_rows(M, N, K):
+    """One product a block, K whole: the compiler tiles on the way into L0."""
+
+    @T.prim_func
+    def gemm_simple(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64), threads=128) as (bx, by):
+            a = T.alloc_shared((64, K), "float16")
+            b = T.alloc_shared((K, 64), "float16")
+            c = T.alloc_local((64, 64), "float32", scope="local")
+            T.copy(A[by * 64 : by * 64 + 64, :], a)
+            T.copy(B[:, bx * 64 : bx * 64 + 64], b)
+            for i, j, k in T.Parallel(64, 64, K):
+                c[i, j] += a[i, k] * b[k, j]
+            T.copy(c, C[by * 64 : by * 64 + 64, bx * 64 : bx * 64 + 64])
+
+    return gemm_simple
+
+
+def gemm_pipelined(M, N, K, tile=128, step=64):
+    """Tiles of 128 x 128 with a pipelined loop over K."""
+
+    @T.prim_func
+    def gemm(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(N, tile), T.ceildiv(M, tile), threads=128) as (bx, by):
+            a = T.alloc_shared((tile, step), "float16")
+            b = T.alloc_shared((step, tile), "float16")
+            c = T.alloc_fragment((tile, tile), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, step), num_stages=2):
+                T.copy(A[by * tile, k * step], a)
+                T.copy(B[k * step, bx * tile], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * tile, bx * tile])
+
+    return gemm
+
+
+def vector_add(n, block=8192):
+    @T.prim_func
+    def add(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, block)) as bx:
+            a = T.alloc_shared((block,), "float32")
+            b = T.alloc_shared((block,), "float32")
+            T.copy(A[bx * block], a)
+            T.copy(B[bx * block], b)
+            for i in T.Parallel(block):
+                a[i] = a[i] + b[i]
+            T.copy(a, C[bx * block])
+
+    return add
+
+
+# ---- parts ------------------------------------------------------------------------------------------------------
+
+
+def bench_gemm(table, rounds):
+    n = 1024
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((n, n), dtype=np.float32).astype(np.float16) for _ in range(2))
+    a32, b32 = a.astype(np.float32), b.astype(np.float32)
+    c, c32 = np.empty((n, n), np.float32), np.empty((n, n), np.float32)
+    for name, make in (("64 x 64 tiles, whole K", gemm_whole_rows), ("128 x 128 tiles, K in steps", gemm_pipelined)):
+        on = tilelang.compile(make(n, n, n), checks=True)
+        off = tilelang.compile(make(n, n, n), checks=False)
+        fast, checked, blas = best_in_turn(rounds, lambda: off(a, b, c), lambda: on(a, b, c),
+                                           lambda: np.matmul(a32, b32, out=c32))
+        worst = float(np.abs(c - c32).max())
+        if worst > 1e-2:
+            raise SystemExit(f"the two products differ by {worst}")
+        table.row(f"1024^3 f16 GEMM, {name}, checks off", ms(fast), ms(blas), f"{fast / blas:.2f}", "<= 3")
+        table.row(f"1024^3 f16 GEMM, {name}, checks on", ms(checked), ms(blas), f"{checked / blas:.2f}", "<= 10")
+
+
+def bench_add(table, rounds):
+    n = 1 << 24
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(n, dtype=np.float32) for _ in range(2))
+    c, c_numpy = np.empty(n, np.float32), np.empty(n, np.float32)
+    off = tilelang.compile(vector_add(n), checks=False)
+    on = tilelang.compile(vector_add(n), checks=True)
+    fast, checked, add = best_in_turn(rounds, lambda: off(a, b, c), lambda: on(a, b, c),
+                                      lambda: np.add(a, b, out=c_numpy))
+    if not np.array_equal(c, c_numpy):
+        raise SystemExit("the two sums differ")
+    table.row("add of 2^24 f32, checks off", ms(fast), ms(add), f"{fast / add:.2f}", "<= 4")
+    table.row("add of 2^24 f32, checks on", ms(checked), ms(add), f"{checked / add:.2f}")
+
+
+def bench_compile(table, rounds):
+    """Python function to lowered IR and Ascend C, by stage; each stage at its best."""
+    cases = (("gemm 1024^3, whole K", lambda: gemm_whole_rows(1024, 1024, 1024)),
+             ("gemm 4096^3, K in steps", lambda: gemm_pipelined(4096, 4096, 4096)),
+             ("gemm 1000 x 777 x 1234", lambda: gemm_pipelined(1000, 777, 1234)))
+    for name, make in cases:
+        stages, whole = {}, float("inf")
+        for _ in range(max(rounds, 10)):
+            began = time.perf_counter()
+            kernel = tilelang.compile(make())
+            kernel.get_kernel_source("ascendc")
+            whole = min(whole, time.perf_counter() - began)
+            for stage, seconds in kernel.times.items():
+                stages[stage] = min(stages.get(stage, float("inf")), seconds)
+        core = sum(stages[s] for s in ("load", "lower", "emit"))
+        table.row(f"compile {name}: function to Ascend C", ms(whole), goal="< 15 ms")
+        table.row("  of it the C core: read, lower, write", ms(core), goal="< 3 ms")
+        for stage in stages:
+            table.row(f"    {stage}", ms(stages[stage]))
+        for done in kernel.explain_json().get("times") or []:
+            table.row(f"      pass {done['pass']}", ms(done["seconds"]))
+
+
+def bench_import(table, rounds):
+    """Fresh processes; the difference is what tilelang adds to numpy."""
+    code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
+
+    def once(module):
+        out = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True, check=True)
+        return float(out.stdout)
+
+    best = {"numpy": float("inf"), "tilelang": float("inf"), "numpy, tilelang": float("inf")}
+    for _ in range(max(rounds, 7)):
+        for module in best:
+            best[module] = min(best[module], once(module))
+    more = best["tilelang"] - best["numpy"]
+    table.row("import tilelang, against import numpy", ms(best["tilelang"]), ms(best["numpy"]), f"+{more * 1e3:.0f} ms",
+              "<= +60 ms")
+    heavy = subprocess.run([sys.executable, "-c", "import sys, tilelang; print('torch' in sys.modules)"],
+                           capture_output=True, text=True, check=True).stdout.strip()
+    table.row("import tilelang imports torch", "yes" if heavy == "True" else "no", goal="no")
+
+
+def bench_wheel(table, rounds):
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, str(ROOT)],
+                              capture_output=True, text=True)
+        wheels = list(Path(folder).glob("*.whl"))
+        if done.returncode or not wheels:
+            raise SystemExit(f"no wheel: {done.stderr.strip()}")
+        size = wheels[0].stat().st_size
+        with zipfile.ZipFile(wheels[0]) as z:
+            inside = sum(i.file_size for i in z.infolist())
+    table.row("wheel", f"{size / 1e6:.2f} MB", goal="< 3 MB")
+    table.row("  unpacked", f"{inside / 1e6:.2f} MB")
+
+
+PARTS = {"gemm": bench_gemm, "add": bench_add, "compile": bench_compile, "import": bench_import, "wheel": bench_wheel}
+
+
+def blas_name():
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return "kernel not known: threadpoolctl is not installed"
+    return ", ".join(f"{i['internal_api']} {i.get('architecture', '')} x{i['num_threads']}" for i in threadpool_info())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path, help="write the rows to this file too")
+    args = parser.parse_args()
+    for part in args.parts:
+        if part not in PARTS:
+            parser.error(f"no part {part}; one of {' '.join(PARTS)}")
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, numpy {np.__version__} "
+          f"({blas_name()}), tilelang {tilelang.__version__}")
+    table = Table()
+    table.head()
+    for part in args.parts or PARTS:
+        PARTS[part](table, args.rounds)
+    if args.json:
+        args.json.write_text(json.dumps(table.rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

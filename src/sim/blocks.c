@@ -1,0 +1,113 @@
+/* blocks.c - do two blocks touch the same bytes? Blocks run in any order or at once, so nothing orders them.
+ *
+ * Each worker logged the accesses of its blocks to tensors that the kernel writes. They are compared when all blocks are done, in the order of
+ * the blocks, whoever ran them. The unit is the greatest common divisor of all offsets, lengths and strides of a tensor, so the
+ * comparison is exact to the byte and yet an array lookup for each tile row: every unit remembers its first writer. Two writers of different
+ * blocks are a fault, and so is a reader of another block; two atomic additions are not. */
+#include "machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t t = a % b;
+    a = b;
+    b = t;
+  }
+  return a < 0 ? -a : a;
+}
+
+static int by_block(const void *x, const void *y) {
+  const GmAccess *a = *(const GmAccess *const *)x, *b = *(const GmAccess *const *)y;
+  if (a->block != b->block) return a->block < b->block ? -1 : 1;
+  return a < b ? -1 : a > b; /* one block is in one log */
+}
+
+static const char *block_name(const Sim *s, Arena *a, int64_t block) {
+  Text t;
+  text_init(&t, a);
+  text_put(&t, "(");
+  for (uint32_t g = 0; g < s->k->grid.len; g++) {
+    text_printf(&t, "%s%lld", g ? ", " : "", (long long)(block % s->grid[g]));
+    block /= s->grid[g];
+  }
+  text_put(&t, ")");
+  return text_str(&t);
+}
+
+static const char *stmt_text(const Sim *s, Arena *a, uint32_t who) {
+  Text t;
+  text_init(&t, a);
+  ir_print_stmt(&t, s->k, s->who[who]);
+  return text_str(&t);
+}
+
+static bool reads(const GmAccess *x) { return x->kind == TOUCH_READ || x->kind == TOUCH_READ_ANY; }
+
+static void report(const Sim *s, Arena *a, const GmAccess *x, const GmAccess *y, int64_t at, int64_t len, FaultList *out) {
+  const IrStmt *sx = s->who[x->who], *sy = s->who[y->who];
+  char *key = arena_printf(a, "%d/%u/%u", DIAG_SIM_BLOCK_RACE, sx->id, sy->id);
+  for (uint32_t i = 0; i < out->len; i++)
+    if (!strcmp(out->data[i].key, key)) return;
+  const SimBuf *b = &s->buf[x->buf];
+  const char *verb = reads(x) ? "reads" : x->kind == TOUCH_ATOMIC ? "adds to" : "writes";
+  Fault f = {.code = DIAG_SIM_BLOCK_RACE, .block = x->block, .key = key, .loc = sx->loc, .other = sy->loc};
+  f.text = arena_printf(a, "`%s` in block %s %s bytes %lld to %lld of %%%s, which `%s` in block %s writes; nothing orders two blocks",
+                        stmt_text(s, a, x->who), block_name(s, a, x->block), verb, (long long)at, (long long)(at + len - 1), b->ir->name,
+                        stmt_text(s, a, y->who), block_name(s, a, y->block));
+  f.other_text = "the write in the other block";
+  f.fix = reads(x) ? "let the block compute what it reads, split the kernel in two, or order all blocks by sync_all"
+                   : "give each block its own part of the tensor, or add atomically";
+  vec_push(a, out, f);
+}
+
+typedef Vec(const GmAccess *) AccessList;
+
+static int64_t unit_of(const AccessList *l) {
+  int64_t g = 0;
+  for (uint32_t i = 0; i < l->len; i++) {
+    const GmAccess *x = l->data[i];
+    g = gcd(gcd(g, x->at), x->len);
+    if (x->count > 1) g = gcd(g, x->stride);
+  }
+  return g ? g : 1;
+}
+
+/* The first unit of x whose owner is of another block: reported. Otherwise, if x writes, x owns what has no owner. */
+static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, uint32_t *owner, int64_t unit, bool own, FaultList *out) {
+  const GmAccess *x = l->data[self];
+  for (int64_t r = 0; r < x->count; r++) {
+    int64_t at = (x->at + r * x->stride) / unit, n = x->len / unit;
+    for (int64_t i = at; i < at + n; i++) {
+      if (!owner[i]) {
+        if (own) owner[i] = self + 1;
+        continue;
+      }
+      const GmAccess *y = l->data[owner[i] - 1];
+      if (y->block == x->block || (x->kind == TOUCH_ATOMIC && y->kind == TOUCH_ATOMIC)) continue;
+      int64_t end = i;
+      while (end < at + n && owner[end] == owner[i]) end++;
+      report(s, a, x, y, i * unit, (end - i) * unit, out);
+      return;
+    }
+  }
+}
+
+void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out) {
+  for (uint32_t b = 1; b < s->n_buf; b++) {
+    if (!s->buf[b].log) continue;
+    AccessList l = {0};
+    for (int w = 0; w < n; w++)
+      for (uint32_t i = 0; i < m[w].log.len; i++)
+        if (m[w].log.data[i].buf == (int32_t)b) vec_push(a, &l, &m[w].log.data[i]);
+    if (!l.len) continue;
+    qsort(l.data, l.len, sizeof *l.data, by_block);
+    int64_t unit = unit_of(&l);
+    uint32_t *owner = arena_array(a, uint32_t, s->buf[b].bytes / unit + 1);
+    for (uint32_t i = 0; i < l.len; i++)
+      if (!reads(l.data[i])) visit(s, a, &l, i, owner, unit, true, out);
+    for (uint32_t i = 0; i < l.len; i++)
+      if (reads(l.data[i])) visit(s, a, &l, i, owner, unit, false, out);
+  }
+}

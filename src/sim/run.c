@@ -1,0 +1,371 @@
+/* run.c - one run of a kernel: arguments become buffers, the tree becomes two programs, workers take blocks one after another.
+ *
+ * Every worker thread owns a machine (the cores of one block) and an arena. Blocks are independent, so results do not depend on which worker
+ * runs which block; kernels that add atomically run on one thread, for the order of float additions shows. Kernels that wait across
+ * blocks (sync_all, cross-core flags of mode 0) run as one machine with all cores of the launch.
+ *
+ * Faults are put in the order of blocks, not of time, and cut at max_faults: a block that found that many stops the blocks after it,
+ * never one before. So the messages too are the same for any number of threads. */
+#include "machine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct { pthread_mutex_t lock; const TlAlloc *host; TlAlloc locked; } SharedAlloc;
+
+typedef struct {
+  Sim sim;
+  Arena arena;      /* of the run, used by one thread only */
+  Machine *machine;
+  int n_machines;
+  SharedAlloc alloc;
+  const SimOptions *opt;
+  Diags *diags;
+  SimResult *result;
+  bool ok;
+} Run;
+
+static void *locked_alloc(void *user, void *old, size_t size) {
+  SharedAlloc *s = user;
+  pthread_mutex_lock(&s->lock);
+  void *p = s->host->alloc(s->host->user, old, size);
+  pthread_mutex_unlock(&s->lock);
+  return p;
+}
+
+/* ---- buffers ------------------------------------------------------------------------------------------------------- */
+
+static bool shape_ok(Run *r, SimBuf *b, const SimArg *arg) {
+  const IrBuf *ir = b->ir;
+  for (int d = 0; d < b->rank; d++) {
+    int64_t want;
+    if (!eval_const(r->sim.k, r->sim.param, ir->shape[d], &want)) {
+      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s cannot be computed from the scalar arguments", d, ir->name);
+      return false;
+    }
+    b->shape[d] = max_i64(want, 0);
+    if (arg && arg->shape[d] != b->shape[d]) {
+      Diag *g = diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s is %lld, the kernel wants %lld", d, ir->name, (long long)arg->shape[d],
+                         (long long)b->shape[d]);
+      diag_fix(r->diags, g, "pass a tensor whose shape agrees with the scalar arguments");
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool too_large(Run *r, const IrBuf *b) {
+  diag_add(r->diags, DIAG_SIM_ARG, b->loc, "%%%s is larger than the simulator can address", b->name);
+  return false;
+}
+
+/* Strides; for fractal layouts the last two dimensions are a plane padded to whole fractals. */
+static bool lay_out(Run *r, SimBuf *b) {
+  int64_t n = 1;
+  b->fractal = b->ir->layout != LAYOUT_ND;
+  for (int d = b->rank - 1; d >= 0; d--) {
+    int64_t extent = b->shape[d];
+    if (b->fractal && d == b->rank - 1) {
+      int64_t c0 = b->space == SPACE_L0C ? 16 : 32 / b->size;
+      b->frow = b->layout == LAYOUT_ZN ? c0 : 16;
+      b->fcol = b->layout == LAYOUT_ZN ? 16 : c0;
+      extent = b->pcol = round_up(b->shape[d], b->fcol);
+      b->prow = b->rank > 1 ? round_up(b->shape[d - 1], b->frow) : b->frow;
+      if (b->rank == 1) extent *= b->prow;
+    } else if (b->fractal && d == b->rank - 2) {
+      extent = b->prow;
+    }
+    b->stride[d] = n;
+    if (extent && n > INT64_MAX / 16 / extent) return too_large(r, b->ir);
+    n *= extent;
+  }
+  b->bytes = n * b->size;
+  if (b->space != SPACE_GM) b->bytes = round_up(b->bytes, 32);
+  return true;
+}
+
+static bool bind_local(Run *r, SimBuf *b) {
+  Sim *s = &r->sim;
+  const IrBuf *ir = b->ir;
+  int64_t there = s->arch->space[b->space].bytes;
+  if (!space_info[b->space].physical || ir->addr < 0) {
+    Diag *g = diag_add(r->diags, DIAG_SIM_OPERAND, ir->loc, "%%%s has no %s yet", ir->name, ir->addr < 0 ? "address" : "memory");
+    diag_fix(r->diags, g, "run all passes first, or write `at` with an address");
+    return false;
+  }
+  b->addr = ir->addr;
+  if (b->bytes > there || b->addr > there - b->bytes) {
+    diag_add(r->diags, DIAG_SIM_BOUNDS, ir->loc, "%%%s takes bytes %lld to %lld of %s, which has %lld bytes on %s", ir->name, (long long)b->addr,
+             (long long)(b->addr + b->bytes - 1), space_info[b->space].name, (long long)there, s->arch->name);
+    return false;
+  }
+  int32_t align = b->space == SPACE_L0C ? 64 : s->arch->space[b->space].align;
+  if (b->fractal && b->space != SPACE_L1 && b->addr % align) {
+    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of %d", ir->name, (long long)b->addr,
+             space_info[b->space].name, align);
+    return false;
+  }
+  if (b->addr % 32) {
+    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of 32", ir->name, (long long)b->addr,
+             space_info[b->space].name);
+    return false;
+  }
+  s->used[b->space] = max_i64(s->used[b->space], round_up(b->addr + b->bytes, 32));
+  return true;
+}
+
+static bool bind_buffers(Run *r) {
+  Sim *s = &r->sim;
+  const IrKernel *k = s->k;
+  s->n_buf = k->bufs.len;
+  s->buf = arena_array(&r->arena, SimBuf, s->n_buf + 1);
+  for (uint32_t i = 1; i < k->bufs.len; i++) {
+    const IrBuf *ir = k->bufs.data[i];
+    SimBuf *b = &s->buf[i];
+    if (!ir) continue;
+    *b = (SimBuf){.ir = ir, .space = ir->space, .layout = ir->layout, .type = ir->type, .size = dtype_size(ir->type), .rank = ir->rank};
+    const SimArg *arg = ir->space == SPACE_GM && ir->param >= 0 ? &s->args[ir->param] : NULL;
+    if (!shape_ok(r, b, arg) || !lay_out(r, b)) return false;
+    if (ir->space != SPACE_GM) {
+      if (!bind_local(r, b)) return false;
+      continue;
+    }
+    b->gm = arg ? arg->data : NULL;
+    b->undefined = ir->is_out || ir->is_work;
+    if (b->bytes && !b->gm) {
+      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "no data was passed for %%%s (%lld bytes)", ir->name, (long long)b->bytes);
+      return false;
+    }
+  }
+  return true;
+}
+
+/* ---- programs -------------------------------------------------------------------------------------------------------- */
+
+typedef struct { uint32_t lanes; bool read, written; } GmUse; /* lanes: bit per (side, pipe) */
+
+static void use_gm(Sim *s, GmUse *use, int32_t buf, int side, int pipe, bool write, bool read) {
+  if (!buf || s->buf[buf].space != SPACE_GM) return;
+  use[buf].lanes |= 1u << (side * COMPS + pipe);
+  use[buf].written |= write;
+  use[buf].read |= read;
+}
+
+/* Which tensors need a shadow, a log; is anything added atomically? */
+static bool survey(Run *r) {
+  Sim *s = &r->sim;
+  bool atomic = false;
+  GmUse *use = arena_array(&r->arena, GmUse, s->n_buf + 1);
+  for (int side = 0; side < 2; side++) {
+    const Program *p = &s->prog[side];
+    for (int32_t i = 0; i < p->n_inst; i++) {
+      s->who[p->inst[i].id] = p->inst[i].stmt;
+      atomic |= p->inst[i].atomic;
+      for (int a = 0; a < p->inst[i].n_args; a++)
+        use_gm(s, use, p->inst[i].arg[a].buf, side, p->inst[i].pipe, a >= p->inst[i].n_in, a < p->inst[i].n_in || p->inst[i].atomic);
+    }
+    for (int32_t i = 0; i < p->n_elem; i++) {
+      s->who[p->elem[i].id] = p->elem[i].stmt;
+      use_gm(s, use, p->elem[i].buf, side, PIPE_S, p->elem[i].is_store, !p->elem[i].is_store);
+    }
+  }
+  int vectors = s->cores_per_block - (s->prog[0].code != NULL);
+  for (uint32_t b = 1; b < s->n_buf; b++) {
+    SimBuf *x = &s->buf[b];
+    if (x->space != SPACE_GM) continue;
+    int cube = __builtin_popcount(use[b].lanes & ((1u << COMPS) - 1)), vector = __builtin_popcount(use[b].lanes >> COMPS);
+    int64_t meet = (int64_t)(cube + vector * vectors) * (s->together ? s->blocks : 1);
+    x->written = use[b].written;
+    x->hazard = x->written && meet > 1;
+    x->log = x->written && !s->together && s->blocks > 1;
+    x->undefined &= use[b].read;
+  }
+  return atomic;
+}
+
+static bool build_programs(Run *r) {
+  Sim *s = &r->sim;
+  bool cube = s->k->cores == CORES_CUBE || s->k->cores == CORES_MIX, vector = s->k->cores == CORES_VECTOR || s->k->cores == CORES_MIX;
+  uint32_t next_id = 1;
+  bool ok = true;
+  if (cube) ok &= program_build(&r->arena, r->diags, s->k, 'c', &next_id, &s->prog[0]);
+  if (vector) ok &= program_build(&r->arena, r->diags, s->k, 'v', &next_id, &s->prog[1]);
+  s->who = arena_array(&r->arena, const IrStmt *, next_id);
+  bool two = s->k->cores == CORES_MIX || s->k->vid;
+  if (s->k->cores == CORES_MIX) { /* a side without a statement is not started */
+    for (int side = 0; side < 2; side++)
+      if (!s->prog[side].n_inst && !s->prog[side].n_elem) s->prog[side].code = NULL;
+  }
+  s->cores_per_block = (s->prog[0].code ? 1 : 0) + (s->prog[1].code ? (two ? 2 : 1) : 0);
+  s->together = s->prog[0].sync_all || s->prog[1].sync_all || s->prog[0].mode0 || s->prog[1].mode0;
+  return ok;
+}
+
+static bool eval_grid(Run *r) {
+  Sim *s = &r->sim;
+  s->blocks = 1;
+  for (uint32_t g = 0; g < s->k->grid.len; g++) {
+    if (!eval_const(s->k, s->param, s->k->grid_ext.data[g], &s->grid[g])) {
+      diag_add(r->diags, DIAG_SIM_ARG, s->k->loc, "extent %u of the grid cannot be computed from the scalar arguments", g);
+      return false;
+    }
+    int64_t n = max_i64(s->grid[g], 0);
+    if (n && s->blocks > (INT64_C(1) << 40) / n) {
+      diag_add(r->diags, DIAG_SIM_ARG, s->k->loc, "the grid has more than 2^40 blocks");
+      return false;
+    }
+    s->blocks *= n;
+  }
+  return true;
+}
+
+static int32_t chip_cores(const Sim *s) { return s->k->cores == CORES_VECTOR && !s->k->vid ? s->arch->aiv : s->arch->aic; }
+
+static bool launch_ok(Run *r) {
+  Sim *s = &r->sim;
+  if (!s->together || s->blocks <= chip_cores(s)) return true;
+  Diag *g = diag_add(r->diags, DIAG_SIM_LAUNCH, s->k->loc, "the blocks of this kernel wait for each other, but %lld blocks do not run at once on the %d cores of %s",
+                     (long long)s->blocks, chip_cores(s), s->arch->name);
+  diag_fix(r->diags, g, "launch at most %d blocks and let each loop over its share of the work", chip_cores(s));
+  return false;
+}
+
+/* ---- workers ------------------------------------------------------------------------------------------------------------ */
+
+static void work(Machine *m) {
+  Sim *s = m->sim;
+  machine_init(m, s, s->together ? (int32_t)s->blocks : 1);
+  if (s->together) {
+    machine_run(m, 0);
+    return;
+  }
+  for (;;) {
+    int64_t b = atomic_fetch_add(&s->next, 1);
+    if (b >= s->blocks || b > atomic_load(&s->last)) return;
+    machine_run(m, b);
+    int64_t last = atomic_load(&s->last);
+    while (m->block_faults >= s->max_faults && b < last && !atomic_compare_exchange_weak(&s->last, &last, b)) {}
+  }
+}
+
+static void *worker(void *p) {
+  Machine *m = p;
+  if (setjmp(m->oom)) m->out_of_memory = true;
+  else work(m);
+  return NULL;
+}
+
+static int thread_count(const Run *r, bool atomic) {
+  int64_t n = r->opt->threads > 0 ? r->opt->threads : sysconf(_SC_NPROCESSORS_ONLN);
+  n = min_i64(min_i64(n, 64), r->sim.blocks);
+  return atomic || r->sim.together || n < 1 ? 1 : (int)n;
+}
+
+static void run_workers(Run *r, int n) {
+  pthread_t *thread = arena_array(&r->arena, pthread_t, n);
+  int started = 0;
+  r->machine = arena_array(&r->arena, Machine, n);
+  for (int i = 0; i < n; i++) {
+    r->machine[i].sim = &r->sim;
+    arena_init(&r->machine[i].arena, r->alloc.host ? &r->alloc.locked : NULL, &r->machine[i].oom);
+  }
+  r->n_machines = n;
+  while (started + 1 < n && pthread_create(&thread[started], NULL, worker, &r->machine[started + 1]) == 0) started++;
+  worker(&r->machine[0]);
+  for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
+}
+
+/* ---- results --------------------------------------------------------------------------------------------------------------- */
+
+static void collect(Run *r) {
+  Sim *s = &r->sim;
+  FaultList all = {0}, kept = {0};
+  for (int i = 0; i < r->n_machines; i++) {
+    const Machine *m = &r->machine[i];
+    r->result->instructions += m->instructions;
+    r->result->gm_read_bytes += m->gm_read;
+    r->result->gm_write_bytes += m->gm_write;
+    for (uint32_t f = 0; f < m->faults.len; f++) { /* insertion keeps the order within a block */
+      vec_push(&r->arena, &all, m->faults.data[f]);
+      for (uint32_t x = all.len - 1; x > 0 && all.data[x - 1].block > all.data[x].block; x--) {
+        Fault t = all.data[x];
+        all.data[x] = all.data[x - 1];
+        all.data[x - 1] = t;
+      }
+    }
+  }
+  for (uint32_t f = 0; f < all.len; f++) {
+    bool seen = false;
+    for (uint32_t x = 0; x < kept.len; x++) seen |= !strcmp(kept.data[x].key, all.data[f].key);
+    if (!seen) vec_push(&r->arena, &kept, all.data[f]);
+  }
+  if (s->checks && (int32_t)kept.len < s->max_faults) compare_blocks(s, &r->arena, r->machine, r->n_machines, &kept);
+  for (uint32_t f = 0; f < kept.len && (int32_t)f < s->max_faults; f++) {
+    const Fault *x = &kept.data[f];
+    Diag *g = diag_add(r->diags, x->code, x->loc, "%s", x->text);
+    if (x->other_text) diag_other(r->diags, g, x->other, "%s", x->other_text);
+    if (x->fix) diag_fix(r->diags, g, "%s", x->fix);
+  }
+  r->ok = kept.len == 0;
+}
+
+static void run_all(Run *r) {
+  Sim *s = &r->sim;
+  if (s->k->level != LEVEL_LOWERED || s->k->cores == CORES_UNSET) {
+    Diag *g = diag_add(r->diags, DIAG_WRONG_STAGE, s->k->loc, "the simulator runs lowered programs; @%s is at source level", s->k->name);
+    diag_fix(r->diags, g, "lower it first");
+    return;
+  }
+  s->param = eval_params(&r->arena, s->k, s->args);
+  if (!eval_grid(r) || !bind_buffers(r) || !build_programs(r) || !launch_ok(r)) return;
+  r->ok = true;
+  if (!s->blocks || !s->cores_per_block) return;
+  r->result->blocks = s->blocks;
+  r->result->cores_used = (int32_t)min_i64(s->blocks, chip_cores(s));
+  s->host = host_kernels();
+  atomic_store(&s->next, 0);
+  atomic_store(&s->last, INT64_MAX);
+  bool atomic = survey(r);
+  run_workers(r, thread_count(r, atomic));
+  for (int i = 0; i < r->n_machines; i++)
+    if (r->machine[i].out_of_memory) longjmp(*r->arena.oom, 1);
+  collect(r);
+}
+
+static void release(Run *r) {
+  for (int i = 0; i < r->n_machines; i++) arena_free(&r->machine[i].arena);
+  arena_free(&r->arena);
+  pthread_mutex_destroy(&r->alloc.lock);
+}
+
+bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimOptions *opt, SimResult *out) {
+  Run r;
+  jmp_buf here, *oom_a = a->oom, *oom_d = d->arena->oom;
+  memset(&r, 0, sizeof r);
+  memset(out, 0, sizeof *out);
+  r.sim.k = k;
+  r.sim.arch = arch;
+  r.sim.args = args;
+  r.sim.checks = opt->checks;
+  r.sim.max_faults = opt->max_faults > 0 ? opt->max_faults : 8;
+  r.opt = opt;
+  r.diags = d;
+  r.result = out;
+  r.alloc.host = a->host;
+  r.alloc.locked = (TlAlloc){locked_alloc, &r.alloc};
+  pthread_mutex_init(&r.alloc.lock, NULL);
+  arena_init(&r.arena, a->host, &here);
+  bool out_of_memory = setjmp(here) != 0;
+  if (!out_of_memory) {
+    a->oom = d->arena->oom = &here;
+    run_all(&r);
+  }
+  a->oom = oom_a;
+  d->arena->oom = oom_d;
+  bool ok = r.ok && !out_of_memory;
+  release(&r);
+  if (out_of_memory && oom_a) longjmp(*oom_a, 1);
+  return ok;
+}
