@@ -36,7 +36,7 @@ golden: $(STAMP)
 	$(BIN)/python -m pytest -q test --update-golden
 
 lint: $(STAMP)
-	@if [ -x tools/lint ]; then $(BIN)/python tools/lint; else echo "tools/lint is not there"; fi
+	$(BIN)/python tools/lint.py
 
 hard: $(STAMP)
 	$(BIN)/python -m pip install --quiet 'cmake>=3.26' ninja

@@ -1,6 +1,6 @@
 """The 1024 x 1024 x 1024 matrix product, from Python function to result, IR and Ascend C.
 
-    python examples/01_gemm.py
+python examples/01_gemm.py
 """
 
 import time
@@ -54,19 +54,29 @@ def main():
         own = [x for x in info["buffers"] if x["space"] == memory["space"]]
         for n, x in enumerate(own):
             total = (str(memory["used"]), str(memory["available"])) if n == 0 else ("", "")
-            table.add_row(memory["space"] if n == 0 else "", f"{x['name']} {x['dtype']}{x['shape']}", str(x["bytes"]), *total)
+            table.add_row(
+                memory["space"] if n == 0 else "", f"{x['name']} {x['dtype']}{x['shape']}", str(x["bytes"]), *total
+            )
     console.print(table)
-    console.print("flags: " + ", ".join(f"{f['kind']} {f['src']}->{f['dst']}" for f in info["flags"] if f["kind"] == "set_flag"))
+    console.print(
+        "flags: " + ", ".join(f"{f['kind']} {f['src']}->{f['dst']}" for f in info["flags"] if f["kind"] == "set_flag")
+    )
     console.print(f"maximum error against numpy: {error:.2e} (largest value {np.abs(expected).max():.1f})")
     t = kernel.times
     kernel.get_kernel_source()
     console.print(f"compile: trace {t['trace'] * 1e3:.2f} ms, print {t['print'] * 1e3:.2f} ms, read {t['load'] * 1e3:.2f} ms, "
                   f"lower {t['lower'] * 1e3:.2f} ms, write {t['emit'] * 1e3:.2f} ms")  # fmt: skip
-    console.print(f"host time: {checked:.3f} s with checks, {t['run']:.3f} s without, numpy float32 {numpy_seconds:.3f} s")
+    console.print(
+        f"host time: {checked:.3f} s with checks, {t['run']:.3f} s without, numpy float32 {numpy_seconds:.3f} s"
+    )
 
     out = Path(__file__).resolve().parent.parent / "build" / "demo"
     out.mkdir(parents=True, exist_ok=True)
-    for name, text in (("gemm.tl", kernel.ir()), ("gemm.lowered.tl", kernel.ir(after="lowered")), ("gemm.cpp", kernel.get_kernel_source())):
+    for name, text in (
+        ("gemm.tl", kernel.ir()),
+        ("gemm.lowered.tl", kernel.ir(after="lowered")),
+        ("gemm.cpp", kernel.get_kernel_source()),
+    ):
         (out / name).write_text(text)
         console.print(f"wrote {(out / name).relative_to(out.parent.parent)}")
     assert error < 1e-2, error

@@ -26,7 +26,9 @@ def vector_add(n, dtype, block=4096):
 @tilelang.jit(out_idx=[-1])
 def axpy(m, n, rows=16, cols=128):
     @T.prim_func
-    def axpy_2d(alpha: T.float32, X: T.Tensor((m, n), "float32"), Y: T.Tensor((m, n), "float32"), Z: T.Tensor((m, n), "float32")):
+    def axpy_2d(
+        alpha: T.float32, X: T.Tensor((m, n), "float32"), Y: T.Tensor((m, n), "float32"), Z: T.Tensor((m, n), "float32")
+    ):
         with T.Kernel(T.ceildiv(n, cols), T.ceildiv(m, rows)) as (bx, by):
             x = T.alloc_shared((rows, cols), "float32")
             y = T.alloc_shared((rows, cols), "float32")

@@ -9,7 +9,12 @@ import tilelang.language as T
 @tilelang.jit(out_idx=[-1])
 def layer_norm(M, N, rows=8, eps=1e-5):
     @T.prim_func
-    def main(X: T.Tensor((M, N), "float32"), G: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32"), Y: T.Tensor((M, N), "float32")):
+    def main(
+        X: T.Tensor((M, N), "float32"),
+        G: T.Tensor((N,), "float32"),
+        B: T.Tensor((N,), "float32"),
+        Y: T.Tensor((M, N), "float32"),
+    ):
         with T.Kernel(T.ceildiv(M, rows)) as bx:
             x = T.alloc_shared((rows, N), "float32")
             square = T.alloc_shared((rows, N), "float32")

@@ -2,8 +2,8 @@
  *
  * A context owns one arena. tl_load drops it whole and starts again, so everything a call returns lives until then.
  * Each public function that may allocate begins with ENTER: when the host refuses memory, the arena jumps back there
- * and the function fails. `no_memory` then stands for the diagnostic TL0001, which needs no memory to be shown; a program
- * that was being changed at that moment is dropped. */
+ * and the function fails. `no_memory` then stands for the diagnostic TL0001, which needs no memory to be shown; a
+ * program that was being changed at that moment is dropped. */
 #include "tilelang.h"
 
 #include "pass/pass.h"

@@ -1,7 +1,7 @@
 """tilelang: tile kernels for Ascend, written in Python, run at once on a simulated chip.
 
-    import tilelang
-    import tilelang.language as T
+import tilelang
+import tilelang.language as T
 """
 
 from . import cache, language

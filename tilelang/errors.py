@@ -193,6 +193,16 @@ def from_core(entries, paths):
             other = dict(other, file=paths.get(other.get("file"), other.get("file")))
         file = paths.get(e.get("file"), e.get("file"))
         out.append(
-            Diagnostic(e["code"], e["text"], file, e.get("line") or 0, e.get("col") or 0, other, e.get("fix"), e["severity"], e.get("title"))
+            Diagnostic(
+                e["code"],
+                e["text"],
+                file,
+                e.get("line") or 0,
+                e.get("col") or 0,
+                other,
+                e.get("fix"),
+                e["severity"],
+                e.get("title"),
+            )
         )
     return out

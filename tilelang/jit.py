@@ -30,14 +30,44 @@ def compile(func, out_idx=None, target="auto", target_host=None, workspace_idx=N
     if isinstance(func, Kernel):
         return func
     if isinstance(func, JITFunction):
-        raise ArgumentError(f"tilelang.compile takes a prim_func; '{func.__name__}' is under @tilelang.jit: call it, or {func.__name__}.compile(...)")
+        raise ArgumentError(
+            f"tilelang.compile takes a prim_func; '{func.__name__}' is under @tilelang.jit: call it, or {func.__name__}.compile(...)"
+        )
     if not isinstance(func, PrimFunc):
-        raise ArgumentError(f"tilelang.compile takes a prim_func, not {type(func).__name__}; mark the kernel with @T.prim_func")
-    options = _options(out_idx, workspace_idx, target, target_host, platform, execution_backend, pass_configs, device, chip, checks, threads, ignored)
+        raise ArgumentError(
+            f"tilelang.compile takes a prim_func, not {type(func).__name__}; mark the kernel with @T.prim_func"
+        )
+    options = _options(
+        out_idx,
+        workspace_idx,
+        target,
+        target_host,
+        platform,
+        execution_backend,
+        pass_configs,
+        device,
+        chip,
+        checks,
+        threads,
+        ignored,
+    )
     return Kernel(func, **options)
 
 
-def _options(out_idx, workspace_idx, target, target_host, platform, execution_backend, pass_configs, device, chip, checks, threads, ignored):
+def _options(
+    out_idx,
+    workspace_idx,
+    target,
+    target_host,
+    platform,
+    execution_backend,
+    pass_configs,
+    device,
+    chip,
+    checks,
+    threads,
+    ignored,
+):
     for name, value in (("target_host", target_host), *ignored.items()):
         if value is not None:
             warn(f"option {name}={value!r} has no effect")
@@ -45,7 +75,16 @@ def _options(out_idx, workspace_idx, target, target_host, platform, execution_ba
         warn(f"option execution_backend={execution_backend!r} has no effect: device= says where a kernel runs")
     if chip is None and platform not in (None, "auto"):
         chip = chip_of_platform(platform)
-    return dict(out_idx=out_idx, workspace_idx=workspace_idx, target=target, pass_configs=pass_configs, device=device, chip=chip, checks=checks, threads=threads)
+    return dict(
+        out_idx=out_idx,
+        workspace_idx=workspace_idx,
+        target=target,
+        pass_configs=pass_configs,
+        device=device,
+        chip=chip,
+        checks=checks,
+        threads=threads,
+    )
 
 
 def jit(func=None, *, out_idx=None, workspace_idx=None, target="auto", target_host=None, platform="auto", execution_backend=None,
@@ -114,7 +153,9 @@ class JITFunction:
         if isinstance(func, Kernel):
             return func
         if not isinstance(func, PrimFunc):
-            raise ArgumentError(f"'{self.__name__}' is under @tilelang.jit but returned {type(func).__name__}, not a prim_func; mark the inner function with @T.prim_func and return it")
+            raise ArgumentError(
+                f"'{self.__name__}' is under @tilelang.jit but returned {type(func).__name__}, not a prim_func; mark the inner function with @T.prim_func and return it"
+            )
         return Kernel(func, **_options(**self.options))
 
     def __get__(self, obj, owner=None):
@@ -135,7 +176,10 @@ def _is_kernel(fn):
         if isinstance(node, ast.With):
             for item in node.items:
                 call = item.context_expr
-                if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", None)) == "Kernel":
+                if (
+                    isinstance(call, ast.Call)
+                    and getattr(call.func, "attr", getattr(call.func, "id", None)) == "Kernel"
+                ):
                     own = True
         stack += [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt)]
     return own and not inner
@@ -158,7 +202,11 @@ class Context:
         if self.collecting:
             return Var(name, dtype, "const")
         if name not in self.consts:
-            fail(1013, f"T.const '{name}' is not a dimension of any tensor by itself", fix=f"use '{name}' alone as a dimension in an annotation, or pass {name}=... in the call")
+            fail(
+                1013,
+                f"T.const '{name}' is not a dimension of any tensor by itself",
+                fix=f"use '{name}' alone as a dimension in an annotation, or pass {name}=... in the call",
+            )
         return self.consts[name]
 
     def annotate(self, name, annotation, value):
@@ -260,7 +308,9 @@ class Eager:
                 if isinstance(note, TensorType):
                     shape, dtype = note.shape, note.dtype
                 elif n in views and not isinstance(dtype, DType):
-                    raise ArgumentError(f"{self.fn.__name__}: argument '{n}' has dtype {dtype}, which kernels do not have")
+                    raise ArgumentError(
+                        f"{self.fn.__name__}: argument '{n}' has dtype {dtype}, which kernels do not have"
+                    )
                 values[n] = Buffer(n, tuple(shape), dtype, "gm", where)
                 builder.params.append(values[n])
             elif n in self.scalars:
@@ -311,6 +361,11 @@ class Eager:
             outs = [i for i, b in enumerate(builder.outs) if b is r]
             ins = [i for i, p in enumerate(builder.params) if p is r]
             if not outs and not ins:
-                fail(1010, f"'{self.fn.__name__}' returns {r!r}", fix="return tensors made with T.empty", at=builder.where)
+                fail(
+                    1010,
+                    f"'{self.fn.__name__}' returns {r!r}",
+                    fix="return tensors made with T.empty",
+                    at=builder.where,
+                )
             out.append(("out", outs[0]) if outs else ("in", ins[0]))
         return out

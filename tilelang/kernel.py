@@ -20,7 +20,10 @@ TARGETS = ("auto", "ascendc", "pto")
 def _choice(what, value, choices):
     if value not in choices:
         near = nearest(str(value), choices)
-        raise ArgumentError(f"{what}={value!r}: there is no such {what}; one of {', '.join(choices)}" + (f"; did you mean '{near}'?" if near else ""))
+        raise ArgumentError(
+            f"{what}={value!r}: there is no such {what}; one of {', '.join(choices)}"
+            + (f"; did you mean '{near}'?" if near else "")
+        )
     return value
 
 
@@ -31,7 +34,9 @@ def _indices(what, idx, params):
     out = []
     for i in [idx] if isinstance(idx, int) else list(idx):
         if not isinstance(i, int) or not -len(params) <= i < len(params):
-            raise ArgumentError(f"{what}={idx!r}: the kernel has {len(params)} parameters ({', '.join(p.name for p in params)})")
+            raise ArgumentError(
+                f"{what}={idx!r}: the kernel has {len(params)} parameters ({', '.join(p.name for p in params)})"
+            )
         i %= len(params)
         if not isinstance(params[i], Buffer):
             raise ArgumentError(f"{what}={idx!r}: parameter {i}, '{params[i].name}', is a scalar, not a tensor")
@@ -55,7 +60,18 @@ class Param:
 class Kernel:
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
-    def __init__(self, func, out_idx=None, workspace_idx=None, target="auto", device=None, chip=None, pass_configs=None, checks=None, threads=0):
+    def __init__(
+        self,
+        func,
+        out_idx=None,
+        workspace_idx=None,
+        target="auto",
+        device=None,
+        chip=None,
+        pass_configs=None,
+        checks=None,
+        threads=0,
+    ):
         began = time.perf_counter()
         self.traced = traced = getattr(func, "traced", func)
         self.prim_func = func
@@ -63,7 +79,9 @@ class Kernel:
         self.target = _choice("target", target or "auto", TARGETS)
         self.device = _choice("device", device or os.environ.get("TILELANG_DEVICE") or "sim", DEVICES)
         self.chip = chip or os.environ.get("TILELANG_CHIP") or None
-        self.checks = checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
+        self.checks = (
+            checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
+        )
         self.threads = threads
         self.pass_configs = read(pass_configs)
         self.last_run = None
@@ -161,7 +179,10 @@ class Kernel:
 
             names = [n for n, _ in _core.passes()]
             near = nearest(str(after), names)
-            raise ArgumentError(f"ir(after={after!r}): there is no such pass; the passes are {', '.join(names)}" + (f"; did you mean '{near}'?" if near else ""))
+            raise ArgumentError(
+                f"ir(after={after!r}): there is no such pass; the passes are {', '.join(names)}"
+                + (f"; did you mean '{near}'?" if near else "")
+            )
         return text
 
     def explain(self):
@@ -211,7 +232,9 @@ class Kernel:
             for n in kwargs:
                 if n not in names:
                     near = nearest(n, names)
-                    raise ArgumentError(f"{self.name} has no parameter '{n}'" + (f"; did you mean '{near}'?" if near else ""))
+                    raise ArgumentError(
+                        f"{self.name} has no parameter '{n}'" + (f"; did you mean '{near}'?" if near else "")
+                    )
         order = self.inputs if len(args) + len(kwargs) <= len(self.inputs) else self.given
         got = dict(zip(order, args))
         for n, v in kwargs.items():
@@ -221,7 +244,10 @@ class Kernel:
         missing = [self.params[i].name for i in self.inputs if i not in got]
         if missing or len(args) > len(order):
             wanted = ", ".join(repr(self.params[i]) for i in self.inputs)
-            raise ArgumentError(f"{self.name} takes {len(self.inputs)} arguments ({wanted}), {len(args) + len(kwargs)} are given" + (f"; missing: {', '.join(missing)}" if missing else ""))
+            raise ArgumentError(
+                f"{self.name} takes {len(self.inputs)} arguments ({wanted}), {len(args) + len(kwargs)} are given"
+                + (f"; missing: {', '.join(missing)}" if missing else "")
+            )
         return got
 
     def _bind_sizes(self, views):
@@ -243,8 +269,12 @@ class Kernel:
             name = getattr(self.params[i].shape[d], "name", None)
             why = ""
             if name in source:
-                why = f"; {name} is {env[name]} from dimension {source[name][1]} of '{self.params[source[name][0]].name}'"
-            raise ArgumentError(f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: dimension {d} is {v.shape[d]}, not {want[d]}{why}")
+                why = (
+                    f"; {name} is {env[name]} from dimension {source[name][1]} of '{self.params[source[name][0]].name}'"
+                )
+            raise ArgumentError(
+                f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: dimension {d} is {v.shape[d]}, not {want[d]}{why}"
+            )
         return env
 
     def _scalar(self, i, value):
@@ -289,7 +319,9 @@ class Kernel:
         for i in [*self.out_idx, *self.workspace_idx]:
             if i not in got:
                 p = self.params[i]
-                made = empty_like_kind(kind if p.role == "out" else "numpy", [evaluate(s, env) for s in p.shape], p.dtype)
+                made = empty_like_kind(
+                    kind if p.role == "out" else "numpy", [evaluate(s, env) for s in p.shape], p.dtype
+                )
                 views[i] = view(made, self._who(i))
                 results[i] = made
         self._run(env, views, scalars)
@@ -303,7 +335,14 @@ class Kernel:
         for _, e in self.traced.builder.grid:
             blocks *= max(int(evaluate(e, scope)), 0)
         if self._program is None or blocks == 0:
-            self.last_run = {"blocks": 0, "instructions": 0, "gm_read_bytes": 0, "gm_write_bytes": 0, "cores_used": 0, "cores": 0}
+            self.last_run = {
+                "blocks": 0,
+                "instructions": 0,
+                "gm_read_bytes": 0,
+                "gm_write_bytes": 0,
+                "cores_used": 0,
+                "cores": 0,
+            }
             return
         args = [env[n] for n in self.sizes]
         for i, p in enumerate(self.params):
@@ -336,4 +375,3 @@ def chip_of_platform(platform):
             return name
     families = sorted({c[1].upper() for c in _core.chips()})
     raise ArgumentError(f"platform={platform!r}: there is no such family of chips; one of {', '.join(families)}")
-

@@ -26,7 +26,10 @@ def read(configs):
             if not isinstance(key, str):
                 fail(1004, f"pass_configs: {key!r} is not a key", fix="tilelang.PassConfigKey lists them")
             near = nearest(name, known)
-            warn(f"pass_configs '{name}' has no effect: there is no such key" + (f"; did you mean '{near}'?" if near else ""))
+            warn(
+                f"pass_configs '{name}' has no effect: there is no such key"
+                + (f"; did you mean '{near}'?" if near else "")
+            )
             continue
         out[known[name]] = value
     return out

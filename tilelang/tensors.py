@@ -20,10 +20,14 @@ def is_tensor(obj):
     """Does obj look like a tensor rather than a number?"""
     if isinstance(obj, (int, float, str, bytes, tuple, list, dict)) or obj is None or isinstance(obj, type):
         return False
+    if isinstance(obj, (bytearray, memoryview)) or hasattr(obj, "__dlpack__") or type(obj).__module__ == "array":
+        return True
     shape = getattr(obj, "shape", None)
     if shape is None:
-        return hasattr(obj, "__dlpack__") or isinstance(obj, (bytearray, memoryview)) or type(obj).__module__ == "array"
-    return hasattr(obj, "dtype") and not (shape == () and hasattr(obj, "item") and not hasattr(obj, "__array_interface__"))
+        return False
+    return hasattr(obj, "dtype") and not (
+        shape == () and hasattr(obj, "item") and not hasattr(obj, "__array_interface__")
+    )
 
 
 def _is_torch(obj):
@@ -42,12 +46,23 @@ def view(obj, who):
         try:
             made = numpy.asarray(memoryview(obj)) if not hasattr(obj, "__array_interface__") else numpy.asarray(obj)
         except TypeError:
-            raise ArgumentError(f"{who} is {_what(obj)}, wanted a tensor: a numpy array, a torch tensor, or an object with DLPack or the buffer protocol") from None
+            raise ArgumentError(
+                f"{who} is {_what(obj)}, wanted a tensor: a numpy array, a torch tensor, or an object with DLPack or the buffer protocol"
+            ) from None
         obj = made
     name = obj.dtype.name
     flags = obj.flags
     dtype = DType(name) if name in IR_NAME else None
-    return View(obj.ctypes.data if obj.size else 0, obj.shape, dtype or name, flags.c_contiguous, flags.writeable, "cpu", "numpy", obj)
+    return View(
+        obj.ctypes.data if obj.size else 0,
+        obj.shape,
+        dtype or name,
+        flags.c_contiguous,
+        flags.writeable,
+        "cpu",
+        "numpy",
+        obj,
+    )
 
 
 def _what(obj):
@@ -60,13 +75,21 @@ def _torch_view(obj, who):
     dtype = DType(name) if name in IR_NAME else name
     device = obj.device.type
     if device != "cpu" or str(getattr(obj, "layout", "torch.strided")) != "torch.strided":
-        return View(0, obj.shape, dtype, True, True, str(obj.device) if device != "cpu" else str(obj.layout), "torch", obj)
+        return View(
+            0, obj.shape, dtype, True, True, str(obj.device) if device != "cpu" else str(obj.layout), "torch", obj
+        )
     return View(obj.data_ptr(), obj.shape, dtype, obj.is_contiguous(), True, "cpu", "torch", obj)
 
 
-_DLPACK = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32",
-           (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (4, 16): "bfloat16", (6, 8): "bool", (10, 8): "float8_e4m3fn",
-           (12, 8): "float8_e5m2"}  # fmt: skip
+_DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
+
+
+def _dlpack_dtype(code, bits, lanes):
+    name = _DLPACK.get(code, f"type {code} of ")
+    name = name if "8_" in name or name == "bool" else f"{name}{bits}"
+    if lanes != 1:
+        name += f"x{lanes}"
+    return DType(name) if name in IR_NAME else name
 
 
 def _dlpack_view(obj, who):
@@ -74,17 +97,28 @@ def _dlpack_view(obj, who):
 
     device = tuple(obj.__dlpack_device__()) if hasattr(obj, "__dlpack_device__") else (1, 0)
     if device[0] not in (1, 3, 11):  # CPU, pinned CPU memory of two vendors
-        return View(0, getattr(obj, "shape", ()), "?", True, True, f"DLPack device {int(device[0])}:{device[1]}", "dlpack", obj)
+        return View(
+            0, getattr(obj, "shape", ()), "?", True, True, f"DLPack device {int(device[0])}:{device[1]}", "dlpack", obj
+        )
     capsule = obj.__dlpack__()
     address, code, bits, lanes, shape, strides = _core.dlpack(capsule)
-    name = _DLPACK.get((code, bits)) if lanes == 1 else None
+    dtype = _dlpack_dtype(code, bits, lanes)
     contiguous = True
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides or shape)):
         if strides is not None and size != 1 and stride != step:
             contiguous = False
         step *= size
-    return View(address, shape, DType(name) if name else f"DLPack type {code}:{bits}x{lanes}", contiguous, True, "cpu", type(obj).__module__.split(".")[0], (obj, capsule))
+    return View(
+        address,
+        shape,
+        dtype,
+        contiguous,
+        True,
+        "cpu",
+        type(obj).__module__.split(".")[0],
+        (obj, capsule),
+    )
 
 
 def check(v, who, dtype, rank):
@@ -92,11 +126,15 @@ def check(v, who, dtype, rank):
     if v.device != "cpu":
         raise ArgumentError(f"{who} is on {v.device}, the simulated chip reads host memory; fix: pass x.cpu()")
     if v.dtype != dtype:
-        raise ArgumentError(f"{who} has dtype {v.dtype}, wanted {dtype}; fix: convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})")
+        raise ArgumentError(
+            f"{who} has dtype {v.dtype}, wanted {dtype}; fix: convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})"
+        )
     if len(v.shape) != rank:
         raise ArgumentError(f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}")
     if not v.contiguous:
-        raise ArgumentError(f"{who} is not contiguous, shape {v.shape}; fix: pass numpy.ascontiguousarray(x) or x.contiguous()")
+        raise ArgumentError(
+            f"{who} is not contiguous, shape {v.shape}; fix: pass numpy.ascontiguousarray(x) or x.contiguous()"
+        )
 
 
 def empty_like_kind(kind, shape, dtype):

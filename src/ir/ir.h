@@ -340,6 +340,7 @@ bool ir_walk(IrBlock *b, IrVisit f, void *user);
 void ir_walk_expr(IrExpr *e, void (*f)(IrExpr *e, void *user), void *user);
 /* Calls f on every root expression of s itself (not of its body). */
 void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user);
+void ir_hoist_allocs(IrKernel *k); /* all allocs to the start of the kernel's body, in program order */
 void ir_renumber(IrKernel *k); /* statement ids in program order, from 1 */
 
 /* A region as the rows of a matrix: element (r, c) stands at off + r * pitch + c elements of the buffer

@@ -651,7 +651,8 @@ static void read_loc(Parser *p, Loc *loc) {
   *loc = (Loc){(uint32_t)line, (uint16_t)(col > 65535 ? 65535 : col), (uint16_t)file};
 }
 
-static IrStmt *read_stmt(Parser *p) {
+/* Not inlined: its locals must not live in the frame that setjmp returns to. */
+static __attribute__((noinline)) IrStmt *read_stmt(Parser *p) {
   Loc loc = here(p);
   IrStmt *s = NULL;
   if (p->tok.kind == T_VAR) s = read_store_or_assign(p, loc);
@@ -743,7 +744,7 @@ static void read_grid(Parser *p) {
   }
 }
 
-static void read_kernel(Parser *p) {
+static __attribute__((noinline)) void read_kernel(Parser *p) {
   static const char *const cores[] = {"", "cube", "vector", "mix"};
   IrKernel *k = p->k;
   k->loc = here(p);

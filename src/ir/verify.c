@@ -26,6 +26,7 @@ typedef struct {
   Vec(uint32_t) opened;                    /* id << 1 | is_buf: closed when the block ends */
   const IrStmt *side, *par;                /* enclosing cube or vector, parallel */
   const IrStmt *at;                        /* the statement being looked at; NULL: the head of the kernel */
+  Loc head;                                /* the parameter or grid index being looked at */
   int loops;                               /* enclosing for and while, within side and parallel */
   int inner;                               /* enclosing statements with a body, sides not counted */
   int maybe;                               /* > 0: the place may not run */
@@ -35,7 +36,7 @@ static void check_block(Verifier *v, IrBlock *b);
 
 /* ---- reporting ---------------------------------------------------------------------------------------------- */
 
-static Loc where(const Verifier *v) { return v->at ? v->at->loc : v->k->loc; }
+static Loc where(const Verifier *v) { return v->at ? v->at->loc : v->head; }
 
 /* A warning that is in the list already (the IR is verified after every pass) is not repeated. */
 static Diag *report(Verifier *v, DiagCode code, const char *fmt, ...) {
@@ -277,8 +278,8 @@ static void check_region_bounds(Verifier *v, const IrRegion *r) {
       return;
     }
     if (!outside(v, r->off[i], r->ext[i], b->shape[i], &reach)) continue;
-    Diag *g = bad(v, REGION_OUTSIDE, "region %s reaches %s%lld in dimension %d; %%%s has %s elements there",
-                  region_text(v, r), reach < 0 ? "" : "element ", ll(reach < 0 ? reach : reach - 1), i, b->name,
+    Diag *g = bad(v, REGION_OUTSIDE, "region %s reaches element %lld in dimension %d; %%%s has %s elements there",
+                  region_text(v, r), ll(reach < 0 ? reach : reach - 1), i, b->name,
                   expr_text(v, b->shape[i]));
     diag_fix(v->d, g, "use a smaller offset or extent, or allocate %%%s larger", b->name);
     return;
@@ -451,8 +452,11 @@ static void check_flag(Verifier *v, const IrStmt *s) {
   bool apart = a < PIPE_COUNT && b < PIPE_COUNT && pipe_info[a].side != 'b' && pipe_info[b].side != 'b' &&
                pipe_info[a].side != pipe_info[b].side;
   if (a == b || a == PIPE_ALL || b == PIPE_ALL || apart) {
-    Diag *g = bad(v, FLAG_PIPES, "'%s' from pipe %s to pipe %s%s", stmt_word(s), pipe_info[a].name, pipe_info[b].name,
-                  apart ? ", which are on different cores" : "");
+    Diag *g = bad(v, FLAG_PIPES, "'%s' from pipe %s to pipe %s, %s", stmt_word(s), pipe_info[a].name,
+                  pipe_info[b].name,
+                  apart    ? "which are on different cores"
+                  : a == b ? "which is the same"
+                           : "which is no pipe but all of them");
     diag_fix(v->d, g, "%s", apart ? "use `cross_set` and `cross_wait` between cores"
                             : a == b ? "use `barrier` inside one pipe"
                                      : "name the two pipes, or use `barrier all`");
@@ -714,6 +718,7 @@ static void check_head(Verifier *v) {
     if (k->params.data[i].var) open_var(v, k->params.data[i].var);
   for (uint32_t i = 0; i < k->params.len; i++) {
     IrBuf *b = k->params.data[i].buf;
+    if (b) v->head = b->loc;
     for (int d = 0; b && d < b->rank; d++) {
       check_size(v, b->shape[d], arena_printf(v->a, "%%%s", b->name));
       if (!ir_is_const(b->shape[d]) || b->shape[d]->i >= 0) continue;
@@ -722,18 +727,21 @@ static void check_head(Verifier *v) {
     }
     if (b) open_buf(v, b);
   }
+  v->head = k->loc;
   if (k->grid.len < 1 || k->grid.len > 3 || k->grid.len != k->grid_ext.len) {
     Diag *g = bad(v, GRID_RANK, "the grid of @%s has %u dimensions", k->name, k->grid.len);
     diag_fix(v->d, g, "use 1 to 3; grid(%%bx: 1) is a single block");
   }
   for (uint32_t i = 0; i < k->grid.len && i < k->grid_ext.len; i++) {
     IrExpr *e = k->grid_ext.data[i];
+    v->head = k->grid.data[i]->loc;
     check_size(v, e, "the grid");
     if (ir_is_const(e) && e->i < 0) {
       Diag *g = bad(v, GRID_EXTENT, "grid index %%%s runs over %lld blocks", k->grid.data[i]->name, ll(e->i));
       diag_fix(v->d, g, "use 0 or more");
     }
   }
+  v->head = k->loc;
   for (uint32_t i = 0; i < k->grid.len; i++) open_var(v, k->grid.data[i]);
   if (k->vid) open_var(v, k->vid);
   if (v->lowered && (k->cores == CORES_UNSET || !k->chip))
@@ -744,6 +752,7 @@ static void check_outputs(Verifier *v) {
   for (uint32_t i = 0; i < v->k->params.len; i++) {
     const IrBuf *b = v->k->params.data[i].buf;
     if (!b || !b->is_out || v->buf_written[b->id]) continue;
+    v->head = b->loc;
     Diag *g = bad(v, OUT_UNWRITTEN, "no statement writes to the output %%%s", b->name);
     diag_fix(v->d, g, "copy a result to %%%s, or drop `out`", b->name);
   }
@@ -752,7 +761,7 @@ static void check_outputs(Verifier *v) {
 bool ir_verify(const IrModule *m, Diags *d) {
   uint32_t before = d->n_errors;
   IrKernel *k = m->kernel;
-  Verifier v = {.m = m, .k = k, .d = d, .a = m->arena, .lowered = k->level == LEVEL_LOWERED};
+  Verifier v = {.m = m, .k = k, .d = d, .a = m->arena, .lowered = k->level == LEVEL_LOWERED, .head = k->loc};
   v.var_open = arena_array(v.a, bool, k->vars.len + 1);
   v.buf_open = arena_array(v.a, bool, k->bufs.len + 1);
   v.buf_written = arena_array(v.a, bool, k->bufs.len + 1);

@@ -179,7 +179,7 @@ static void check_mmad_dtypes(Verifier *v, const IrStmt *s) {
   if (v->lowered)
     legal &= a == DT_I8 ? c == DT_I32 : (a == DT_F16 || a == DT_BF16 || a == DT_F32) && c == DT_F32;
   if (legal) return;
-  Diag *g = bad(v, MMAD_DTYPE, "'%s' multiplies %%%s %s by %%%s %s into %%%s %s", oname(s),
+  Diag *g = bad(v, MMAD_DTYPE, "'%s' multiplies %%%s %s by %%%s %s into %%%s %s; the cube does not", oname(s),
                 s->args[0].region.buf->name, tname(a), s->args[1].region.buf->name, tname(b),
                 s->args[2].region.buf->name, tname(c));
   diag_fix(v->d, g, "use f16, bf16 or f32 twice into f32, or i8 twice into i32");
@@ -286,15 +286,16 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
   if (s->op == OP_CAST && ir_attr_int(s, ATTR_MODE, CAST_NONE) == CAST_ODD) {
     const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
     if (a->type != DT_F32 || b->type != DT_F16) {
-      Diag *g = bad(v, CAST_MODE, "mode(odd) from %%%s %s to %%%s %s", a->name, tname(a->type), b->name,
-                    tname(b->type));
+      Diag *g = bad(v, CAST_MODE, "mode(odd) from %%%s %s to %%%s %s: it is for f32 to f16 only", a->name,
+                    tname(a->type), b->name, tname(b->type));
       diag_fix(v->d, g, "use mode(rint)");
     }
   }
   if (s->op == OP_ATOMIC_ADD) {
     const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
     if (b->space != SPACE_GM || a->space == SPACE_GM) {
-      Diag *g = bad(v, ATOMIC_PLACE, "'atomic_add' of %%%s in %s to %%%s in %s", a->name, sname(a), b->name, sname(b));
+      Diag *g = bad(v, ATOMIC_PLACE, "'atomic_add' from %%%s in %s to %%%s in %s: it goes from a tile to global memory",
+                    a->name, sname(a), b->name, sname(b));
       diag_fix(v->d, g, "add a local tile to a tensor parameter");
     }
   }
@@ -352,10 +353,12 @@ static void check_copy_shape(Verifier *v, const IrStmt *s) {
     x.e[x.n - 2] = e;
   }
   if (same_extents(v, x, y)) return;
-  Diag *g = bad(v, COPY_SHAPE, "'%s' from %s to %s%s", oname(s), operand_text(v, a), operand_text(v, b),
-                trans ? ", transposed" : "");
-  diag_fix(v->d, g, "give both sides the same extents: slice %%%s to %s, or make %%%s %s", a->buf->name,
-           shape_text(v, b->ext, b->buf->rank), b->buf->name, shape_text(v, a->ext, a->buf->rank));
+  Diag *g = bad(v, COPY_SHAPE, "'%s' from %s to %s%s: the extents differ", oname(s), operand_text(v, a),
+                operand_text(v, b), trans ? ", transposed" : "");
+  if (trans) diag_fix(v->d, g, "the destination must be [n, m] where the source is [m, n]");
+  else
+    diag_fix(v->d, g, "slice %%%s to %s, or make %%%s %s", a->buf->name, shape_text(v, b->ext, b->buf->rank),
+             b->buf->name, shape_text(v, a->ext, a->buf->rank));
 }
 
 /* May an input of extents a stand where the result has extents b? Trailing dimensions are matched; 1 repeats, and in UB
@@ -383,7 +386,7 @@ static void check_tile_shape(Verifier *v, const IrStmt *s) {
   for (int i = 0; i < ir_n_in(s->op); i++) {
     const IrRegion *r = in_region(s, i);
     if (!r || is_mask(s, i) || i == ref || repeats_to(v, r, extents(dst))) continue;
-    Diag *g = bad(v, TILE_SHAPE, "'%s' has operands %s and %s", oname(s), operand_text(v, r),
+    Diag *g = bad(v, TILE_SHAPE, "'%s' has operands %s and %s: the extents differ", oname(s), operand_text(v, r),
                   operand_text(v, dst));
     diag_fix(v->d, g, "give %%%s the extents %s, or 1 where it repeats", r->buf->name,
              shape_text(v, dst->ext, dst->buf->rank));
@@ -398,8 +401,9 @@ static void check_gemm_shape(Verifier *v, const IrStmt *s) {
   bool fit = matrix(v, a, ta ? &ka : &m, ta ? &m : &ka) && matrix(v, b, tb ? &n : &kb, tb ? &kb : &n) &&
              matrix(v, c, &cm, &cn);
   if (fit && !differ(v, ka, kb) && !differ(v, m, cm) && !differ(v, n, cn)) return;
-  Diag *g = bad(v, GEMM_SHAPE, "'%s' multiplies %s%s by %s%s into %s", oname(s), operand_text(v, a),
-                ta ? " transposed" : "", operand_text(v, b), tb ? " transposed" : "", operand_text(v, c));
+  Diag *g = bad(v, GEMM_SHAPE, "'%s' multiplies %s%s by %s%s into %s: the sizes do not agree", oname(s),
+                operand_text(v, a), ta ? " transposed" : "", operand_text(v, b), tb ? " transposed" : "",
+                operand_text(v, c));
   if (!fit) diag_fix(v->d, g, "a matrix has two dimensions, with extents of 1 before them");
   else if (differ(v, ka, kb))
     diag_fix(v->d, g, "the inner sizes are %s and %s: make them equal", expr_text(v, ka), expr_text(v, kb));
@@ -423,7 +427,7 @@ static void check_axis(Verifier *v, const IrStmt *s) {
   }
   if (same_extents(v, drop_ones(without(extents(big), (int)axis)), drop_ones(extents(small)))) return;
   Extents want = without(extents(big), (int)axis);
-  Diag *g = bad(v, AXIS_SHAPE, "'%s' along axis %lld from %s to %s", oname(s), ll(axis),
+  Diag *g = bad(v, AXIS_SHAPE, "'%s' along axis %lld from %s to %s: the extents do not agree", oname(s), ll(axis),
                 operand_text(v, src), operand_text(v, dst));
   diag_fix(v->d, g, "make %%%s %s", small->buf->name, shape_text(v, want.e, want.n));
 }
@@ -529,8 +533,8 @@ static void check_vector(Verifier *v, const IrStmt *s) {
   if (!ir_vec(v->k, s, &x)) {
     Diag *g;
     if (reduces) {
-      g = bad(v, ROW_RESULT, "'%s' from %s to %s", oname(s), operand_text(v, in_region(s, 0)),
-              operand_text(v, out_region(s)));
+      g = bad(v, ROW_RESULT, "'%s' from %s to %s: the result is not one element a row", oname(s),
+              operand_text(v, in_region(s, 0)), operand_text(v, out_region(s)));
       diag_fix(v->d, g, "write one row with one element for each row of %%%s", in_region(s, 0)->buf->name);
     } else {
       Text t;
@@ -567,7 +571,8 @@ static void check_brcb(Verifier *v, const IrStmt *s) {
     check_start(v, s, dst, x.arg[1].off);
   }
   if (fits && (const_or(x.rows) < 0 || x.rows->i % 8 == 0)) return;
-  Diag *g = bad(v, BRCB_SHAPE, "'brcb' from %s to %s", operand_text(v, src), operand_text(v, dst));
+  Diag *g = bad(v, BRCB_SHAPE, "'brcb' from %s to %s: the sizes do not agree", operand_text(v, src),
+                operand_text(v, dst));
   diag_fix(v->d, g, "read a row of n elements, n a multiple of 8, and write [n, %d]", dtype_c0(src->buf->type));
 }
 
@@ -581,7 +586,8 @@ static void check_dma(Verifier *v, const IrStmt *s) {
   bool same = one_u || one_g ? !differ(v, ir_count(v->k, ub), ir_count(v->k, gm))
                              : !differ(v, u.e.rows, g.e.rows) && !differ(v, u.e.cols, g.e.cols);
   if (!same) {
-    Diag *d = bad(v, DMA_SHAPE, "'%s' between %s and %s", oname(s), operand_text(v, gm), operand_text(v, ub));
+    Diag *d = bad(v, DMA_SHAPE, "'%s' between %s and %s: the extents differ", oname(s), operand_text(v, gm),
+                  operand_text(v, ub));
     diag_fix(v->d, d, "move the same rows and columns on both sides");
     return;
   }
@@ -623,8 +629,8 @@ static void check_fractal_move(Verifier *v, const IrStmt *s) {
     x.e[1] = e;
   }
   if (same_extents(v, x, y)) return;
-  Diag *g = bad(v, FRACTAL_SHAPE, "'%s' from %s to %s%s", oname(s), operand_text(v, a), operand_text(v, b),
-                trans ? ", transposed" : "");
+  Diag *g = bad(v, FRACTAL_SHAPE, "'%s' from %s to %s%s: the extents differ", oname(s), operand_text(v, a),
+                operand_text(v, b), trans ? ", transposed" : "");
   diag_fix(v->d, g, "give both boxes the same rows and columns");
 }
 

@@ -59,6 +59,23 @@ void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
   }
 }
 
+typedef struct { IrKernel *k; IrStmt *last; } Hoist;
+static bool hoist_alloc(IrStmt *s, void *user) {
+  Hoist *h = user;
+  if (s->op != ST_ALLOC) return true;
+  ir_remove(s);
+  if (h->last) ir_insert_after(h->last, s);
+  else if (h->k->body.first) ir_insert_before(h->k->body.first, s);
+  else ir_append(&h->k->body, s);
+  h->last = s;
+  return true;
+}
+
+void ir_hoist_allocs(IrKernel *k) {
+  Hoist h = {k, NULL};
+  ir_walk(&k->body, hoist_alloc, &h);
+}
+
 static bool renumber(IrStmt *s, void *user) {
   IrKernel *k = user;
   s->id = ++k->n_stmts;

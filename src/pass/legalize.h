@@ -64,6 +64,7 @@ void lg_finish(Lg *g, const Nest *n, const Opd *dst, const Finish *f);
 void lg_copy(Lg *g, const Nest *n, Opd src, Opd dst);        /* same dtype, any shapes that fit */
 bool lg_is_full(const Nest *n, const Opd *o);                 /* repeats nowhere */
 bool lg_is_dense(Lg *g, const Nest *n, const Opd *o);        /* one aligned contiguous run over the whole nest */
+bool lg_is_far(const Nest *n, const Opd *o);                  /* rows further apart than a repeat can step */
 Opd lg_dense(Lg *g, const Nest *n, Opd o);
 Nest lg_own(const Nest *n, const Opd *o, Opd *own, int8_t *back); /* the nest of o's own dimensions */
 Opd lg_widen(const Nest *n, const Nest *m, Opd o, const int8_t *back); /* o over m = lg_own(n, ...), seen from n again */

@@ -156,6 +156,11 @@ static void reduce_rows(Lg *g, Nest n, Kind kind, Opd src, Opd dst) {
     g->out = saved;
     return;
   }
+  if (chunks <= 1 && lg_is_far(&n, &src)) { /* one instruction cannot step from row to row */
+    Opd near = lg_temp(g, &n, t);
+    lg_emit2(g, &n, OP_MOVE, src, near);
+    src = near;
+  }
   src = fold_columns(g, &n, kind, src, e);
   lg_put(g, kind.row, (Opd[]){src, dst}, 2, NO_ATTR, 0);
 }

@@ -189,16 +189,20 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
     c->ok = false;
     return;
   }
+  IrExpr *behind = NULL;
   bool offset_zero = true;
   for (int d = target.buf->rank - 2; d < target.buf->rank; d++) offset_zero &= d < 0 || ir_is_int(target.off[d], 0);
   if (w.smaller && (!to_l1 || offset_zero)) {
     Out in = emit_if(o, w.always_smaller ? NULL : w.smaller);
     IrExpr *pad = ir_attr(s, ATTR_PAD);
     if (!pad) pad = dtype_is_float(target.buf->type) ? ir_float(c->k, target.buf->type, 0) : ir_int(c->k, target.buf->type, 0);
-    emit2(&in, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(ir_cast(c->k, target.buf->type, pad)), target);
+    pad = ir_cast(c->k, target.buf->type, pad);
+    emit2(&in, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), target);
+    if (!to_l1) behind = pad;
   }
   Out in = emit_if(o, w.guard);
-  emit2(&in, to_l1 ? OP_GM_TO_L1 : OP_GM_TO_UB, ir_arg_region(w.gm), w.local);
+  IrStmt *dma = emit2(&in, to_l1 ? OP_GM_TO_L1 : OP_GM_TO_UB, ir_arg_region(w.gm), w.local);
+  if (behind) ir_set_attr(c->k, dma, ATTR_PAD, behind); /* or the DMA would spoil what the fill wrote */
   if (target.buf != local.buf) emit2(o, OP_COPY, ir_arg_region(target), local);
 }
 

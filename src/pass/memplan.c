@@ -226,6 +226,7 @@ static bool drop_unused(IrStmt *s, void *user) {
 bool pass_memplan(PassCtx *p) {
   IrKernel *k = p->k;
   Ctx c = {.p = p, .life = arena_array(p->arena, Life, k->bufs.len)};
+  ir_hoist_allocs(k);
   ir_renumber(k);
   ir_walk(&k->body, collect, &c);
   bool ok = true;

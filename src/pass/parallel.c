@@ -7,15 +7,17 @@
  *   2. an index that the left side does not name is summed over (`+=`), or maximised (`x = max(x, e)`).
  *   3. a product of that kind goes to the cube (parallel_gemm.c).
  *   4. the indices are ordered as the left side has them, the absent ones where the operands have them.
- *   5. the outermost index becomes a serial loop while the box has more dimensions than a vector op takes; the box is cut
- *      into chunks while its temporaries do not fit UB. What this needs is found by trying: the statement is emitted,
+ *   5. the outermost index becomes a serial loop while the box has more dimensions than a vector op takes; the box is
+ * cut into chunks while its temporaries do not fit UB. What this needs is found by trying: the statement is emitted,
  *      and taken back when the temporaries are too big.
  *   6. parallel_expr.c writes the vector ops.
  *
- * An accumulator (`+=`, or a gemm without init) that nothing was written to before starts at zero: by `init` on the first trip
- * of the loops between its declaration and the statement, by overwriting when there are no such loops, by a fill beside the
- * declaration otherwise. A note says so. */
+ * An accumulator (`+=`, or a gemm without init) that nothing was written to before starts at zero: by `init` on the
+ * first trip of the loops between its declaration and the statement, by overwriting when there are no such loops, by a
+ * fill beside the declaration otherwise. A note says so. */
 #include "parallel.h"
+
+#include <string.h>
 
 static void vectorise(Par *v, const Work *w);
 static void run_block(PassCtx *p, IrBlock *b, int *n_names);
@@ -37,7 +39,7 @@ static bool look_for_write(IrStmt *s, void *user) {
   return !f->written;
 }
 
-bool never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v) {
+bool par_never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v) {
   if (buf->param >= 0 && !buf->is_out && !buf->is_work) return false; /* it comes with contents */
   Search f = {buf, at, false, false};
   ir_walk(&p->k->body, look_for_write, &f);
@@ -60,7 +62,8 @@ static IrStmt *find_alloc(IrKernel *k, const IrBuf *buf) {
 }
 
 static bool mentions(const IrExpr *e, const IrVar *x) {
-  if (e->op == EX_VAR) return e->var == x || (e->var->kind == VAR_LET && e->var->def && mentions(e->var->def->set.value, x));
+  if (e->op == EX_VAR)
+    return e->var == x || (e->var->kind == VAR_LET && e->var->def && mentions(e->var->def->set.value, x));
   for (int i = 0; i < e->n; i++)
     if (mentions(e->op == EX_LOAD ? e->idx[i] : e->arg[i], x)) return true;
   return false;
@@ -71,7 +74,7 @@ static bool is_continue(IrStmt *s, void *user) {
   return true;
 }
 
-IrExpr *first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v) {
+IrExpr *par_first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v) {
   IrKernel *k = p->k;
   IrStmt *alloc = find_alloc(k, buf);
   IrBlock *stop = alloc ? alloc->block : &k->body;
@@ -98,7 +101,7 @@ IrExpr *first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBl
   return when;
 }
 
-IrVar *first_flag(PassCtx *p, const IrBuf *buf, Loc loc) {
+IrVar *par_first_flag(PassCtx *p, const IrBuf *buf, Loc loc) {
   IrStmt *alloc = find_alloc(p->k, buf), *s = ir_new_stmt(p->k, ST_VAR, loc);
   s->set.var = ir_new_var(p->k, "first", DT_BOOL, VAR_MUT, loc);
   s->set.var->def = s;
@@ -108,15 +111,16 @@ IrVar *first_flag(PassCtx *p, const IrBuf *buf, Loc loc) {
   return s->set.var;
 }
 
-void emit_flag_off(Par *v, IrVar *flag) {
+void par_emit_flag_off(Par *v, IrVar *flag) {
   IrStmt *s = ir_new_stmt(v->k, ST_ASSIGN, v->loc);
   s->set.var = flag;
   s->set.value = ir_int(v->k, DT_BOOL, 0);
   ir_append(v->cur, s);
 }
 
-void note_acc_init(PassCtx *p, const IrBuf *buf, Loc loc) {
-  Diag *g = diag_add(p->diags, DIAG_ACC_INIT, loc, "nothing was written to %%%s before this accumulation; it starts at zero", buf->name);
+void par_note_acc_init(PassCtx *p, const IrBuf *buf, Loc loc) {
+  Diag *g = diag_add(p->diags, DIAG_ACC_INIT, loc,
+                     "nothing was written to %%%s before this accumulation; it starts at zero", buf->name);
   diag_other(p->diags, g, buf->loc, "%%%s is declared here", buf->name);
 }
 
@@ -146,7 +150,7 @@ static int64_t cap_of(Par *v, const IrVar *var, IrExpr *ext, const Work *w) {
 }
 
 static uint32_t work_axes(const Par *v, const Work *w) {
-  return left_axes(v, w) | axes_of(v, w->value) | (w->guard ? axes_of(v, w->guard) : 0);
+  return par_left_axes(v, w) | par_axes_of(v, w->value) | (w->guard ? par_axes_of(v, w->guard) : 0);
 }
 
 static void drop_axis(Par *v, int axis) {
@@ -164,7 +168,7 @@ static int position(Par *v, const IrBuf *buf, IrExpr *const *idx, int axis) {
   for (int d = 0; d < buf->rank; d++) {
     int a;
     IrExpr *off;
-    if (axis_index(v, idx[d], ~0u, &a, &off) && a == axis) return d;
+    if (par_axis_index(v, idx[d], ~0u, &a, &off) && a == axis) return d;
   }
   return -1;
 }
@@ -181,9 +185,9 @@ static void vote(IrExpr *e, void *user) {
 /* Axes as the left side has them; the others where most operands have them, last when nobody says. */
 static void order_axes(Par *v, const Work *w) {
   int order[MAX_AXES], n = 0;
-  uint32_t left = left_axes(v, w), placed = 0;
+  uint32_t left = par_left_axes(v, w), placed = 0;
   for (int d = 0; d < w->buf->rank; d++) {
-    uint32_t m = axes_of(v, w->idx[d]) & ~placed;
+    uint32_t m = par_axes_of(v, w->idx[d]) & ~placed;
     for (int i = 0; i < v->n; i++)
       if (m >> i & 1) order[n++] = i;
     placed |= m;
@@ -213,13 +217,29 @@ static void clear_destination(Par *v, const Work *w) {
   int n = v->n;
   for (int i = 0; i < n; i++) ax[i] = v->ax[i];
   zero.kind = WORK_SET;
-  zero.value = neutral(v, w->kind, w->buf->type);
+  zero.value = par_neutral(v, w->kind, w->buf->type);
   zero.guard = NULL;
   zero.fresh = false;
-  keep_axes(v, left_axes(v, w));
+  keep_axes(v, par_left_axes(v, w));
   vectorise(v, &zero);
   for (int i = 0; i < n; i++) v->ax[i] = ax[i];
   v->n = n;
+}
+
+/* Do all accesses of e along the axis run over a whole dimension of a tensor, where copies clamp by themselves? */
+static bool clamped_along(Par *v, IrExpr *e, int axis) {
+  if (!(par_axes_of(v, e) >> axis & 1)) return true;
+  if (e->op == EX_LOAD) {
+    for (int d = 0; d < e->n; d++) {
+      if (!(par_axes_of(v, e->idx[d]) >> axis & 1)) continue;
+      bool plain = e->idx[d]->op == EX_VAR && e->idx[d]->var == v->ax[axis].var;
+      if (!plain || e->buf->space != SPACE_GM || !ir_expr_equal(e->buf->shape[d], v->ax[axis].ext)) return false;
+    }
+    return true;
+  }
+  for (int i = 0; i < e->n; i++)
+    if (!clamped_along(v, e->arg[i], axis)) return false;
+  return e->op != EX_VAR;
 }
 
 /* Runs w as a serial loop over pieces of `rows` values of one axis (1: the axis goes away). */
@@ -228,25 +248,27 @@ static void split_axis(Par *v, const Work *work, int axis, int64_t rows) {
   Work w = *work;
   Axis keep[MAX_AXES], a = v->ax[axis];
   int n = v->n;
-  if (w.fresh && !(left_axes(v, &w) >> axis & 1)) {
+  if (w.fresh && !(par_left_axes(v, &w) >> axis & 1)) {
     clear_destination(v, &w);
     w.fresh = false;
   }
   for (int i = 0; i < n; i++) keep[i] = v->ax[i];
   IrExpr *size = ir_i32(k, rows);
   IrExpr *trips = rows == 1 ? a.ext : ir_binary(k, EX_FDIV, ir_binary(k, EX_ADD, a.ext, ir_i32(k, rows - 1)), size);
-  IrStmt *loop = ir_is_int(trips, 1) ? NULL : emit_for(v, a.var->name, trips);
+  IrStmt *loop = ir_is_int(trips, 1) ? NULL : par_emit_for(v, a.var->name, trips);
   IrExpr *at = ir_binary(k, EX_MUL, loop ? ir_var(k, loop->loop.var) : ir_i32(k, 0), size);
   IrBlock *outer = v->cur;
   if (loop) v->cur = &loop->body;
   v->gm.len = 0;
   if (rows == 1) {
-    w = work_subst(v, &w, a.var, at);
+    w = par_work_subst(v, &w, a.var, at);
     drop_axis(v, axis);
   } else {
-    w = work_subst(v, &w, a.var, ir_binary(k, EX_ADD, at, ir_var(k, a.var)));
+    bool whole = (par_left_axes(v, &w) >> axis & 1) && !w.guard && clamped_along(v, w.value, axis) &&
+                 clamped_along(v, ir_load(k, w.buf, w.idx), axis);
     bool even = ir_is_const(a.ext) && a.ext->i % rows == 0;
-    v->ax[axis].ext = even ? size : ir_binary(k, EX_MIN, size, ir_binary(k, EX_SUB, a.ext, at));
+    w = par_work_subst(v, &w, a.var, ir_binary(k, EX_ADD, at, ir_var(k, a.var)));
+    v->ax[axis].ext = even || whole ? size : ir_binary(k, EX_MIN, size, ir_binary(k, EX_SUB, a.ext, at));
     v->ax[axis].cap = rows;
   }
   vectorise(v, &w);
@@ -258,13 +280,13 @@ static void split_axis(Par *v, const Work *work, int axis, int64_t rows) {
 
 /* Can a box of more than two dimensions be one run of elements in every operand? */
 static bool is_flat(Par *v, IrBuf *buf, IrExpr **idx) {
-  Access a = classify(v, buf, idx, ~0u);
+  Access a = par_classify(v, buf, idx, ~0u);
   IrRows r;
   return a.ok && a.span == (1u << v->n) - 1 && ir_rows(v->k, &a.r, &r) && ir_is_int(r.rows, 1);
 }
 
 static bool flat_expr(Par *v, IrExpr *e) {
-  if (!axes_of(v, e)) return true;
+  if (!par_axes_of(v, e)) return true;
   if (e->op == EX_VAR) return false;
   if (e->op == EX_LOAD) return is_flat(v, e->buf, e->idx);
   for (int i = 0; i < e->n; i++)
@@ -274,7 +296,7 @@ static bool flat_expr(Par *v, IrExpr *e) {
 
 /* The axis that must become a serial loop before vector ops can take the box; -1: none. */
 static int axis_to_serialise(Par *v, const Work *w) {
-  uint32_t left = left_axes(v, w), gone = work_axes(v, w) & ~left;
+  uint32_t left = par_left_axes(v, w), gone = work_axes(v, w) & ~left;
   if (v->n <= 2) return -1;
   if (!gone && !w->guard && is_flat(v, w->buf, w->idx) && flat_expr(v, w->value)) return -1;
   return gone && left ? __builtin_ctz(left) : 0;
@@ -291,8 +313,8 @@ typedef struct {
 
 static Mark mark(const Par *v) {
   const Diags *d = v->p->diags;
-  return (Mark){v->k->bufs.len, v->k->vars.len, d->list.len, d->n_errors, v->p->remarks.len, v->temps.len, v->gm.len, v->k->n_stmts,
-                *v->n_names, v->temp_bytes, v->cur->last, v->allocs->last};
+  return (Mark){v->k->bufs.len, v->k->vars.len, d->list.len, d->n_errors,   v->p->remarks.len, v->temps.len,
+                v->gm.len,      v->k->n_stmts,  *v->n_names, v->temp_bytes, v->cur->last,      v->allocs->last};
 }
 
 static void cut(IrBlock *b, IrStmt *last) {
@@ -341,6 +363,8 @@ static int64_t chunk_rows(const Par *v, int64_t bytes, int64_t budget) {
   return most;
 }
 
+enum { PIECE = 4096, PIECE_ROWS = 64 }; /* of an axis whose extent nothing bounds */
+
 static void vectorise(Par *v, const Work *w) {
   order_axes(v, w);
   int axis = axis_to_serialise(v, w);
@@ -348,8 +372,9 @@ static void vectorise(Par *v, const Work *w) {
     split_axis(v, w, axis, 1);
     return;
   }
-  if (w->guard && (!proven_inside(v, w->guard) || !proven_inside(v, w->value) || !proven_inside(v, ir_load(v->k, w->buf, w->idx)))) {
-    scalar_statement(v, w, "an element that the condition leaves out may lie outside its tile",
+  if (w->guard && (!par_proven_inside(v, w->guard) || !par_proven_inside(v, w->value) ||
+                   !par_proven_inside(v, ir_load(v->k, w->buf, w->idx)))) {
+    par_scalar_statement(v, w, "an element that the condition leaves out may lie outside its tile",
                      "let the tiles cover the whole loop, or guard with a copy that clamps");
     return;
   }
@@ -357,7 +382,7 @@ static void vectorise(Par *v, const Work *w) {
   Mark m = mark(v);
   v->temp_bytes = 0;
   v->unsized = false;
-  vector_statement(v, w);
+  par_vector_statement(v, w);
   free_temps(v);
   int64_t bytes = v->temp_bytes;
   if (v->p->diags->n_errors != m.errors || (!v->unsized && (bytes <= budget || v->n == 0))) {
@@ -367,9 +392,10 @@ static void vectorise(Par *v, const Work *w) {
   bool unsized = v->unsized;
   take_back(v, &m);
   v->unsized = false;
-  if (unsized) {
-    scalar_statement(v, w, "the extent of a loop index is not known and no tile bounds it",
-                     "give the parallel loop a constant extent and let copies clamp the tail");
+  if (unsized) { /* pieces of a known size, the last one clamped */
+    axis = 0;
+    while (v->ax[axis].cap >= 0) axis++;
+    split_axis(v, w, axis, axis == v->n - 1 ? PIECE : PIECE_ROWS);
     return;
   }
   int64_t rows = chunk_rows(v, bytes, budget);
@@ -399,11 +425,11 @@ static bool is_element(const Work *w, const IrExpr *e) {
 /* x = x + e, e + x, x - e, max(x, e), min(x, e): what happens to x. The rest must not read the buffer of x. */
 static void find_accumulation(Par *v, Work *w) {
   IrExpr *e = w->value, *rest = NULL;
-  bool gone = (axes_of(v, e) & ~left_axes(v, w)) != 0;
+  bool gone = (par_axes_of(v, e) & ~par_left_axes(v, w)) != 0;
   if (w->kind != WORK_SET || e->n != 2 || e->op == EX_LOAD || e->type != w->buf->type) return;
   if (is_element(w, e->arg[0])) rest = e->arg[1];
   else if (is_element(w, e->arg[1]) && e->op != EX_SUB) rest = e->arg[0];
-  if (!rest || reads_buf(rest, w->buf)) return;
+  if (!rest || par_reads_buf(rest, w->buf)) return;
   if (e->op == EX_SUB && gone) {
     rest = ir_unary(v->k, EX_NEG, rest);
     w->kind = WORK_SUM;
@@ -430,16 +456,17 @@ static void race(Par *v, const Work *w, uint32_t gone) {
   Text t;
   text_init(&t, v->p->arena);
   ir_print_expr(&t, ir_load(v->k, w->buf, w->idx));
-  Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_RACE, v->loc, "all iterations of %s write the same element %s, and which one is last is not defined",
+  Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_RACE, v->loc,
+                     "all iterations of %s write the same element %s, and which one is last is not defined",
                      axis_names(v, gone), text_str(&t));
   diag_fix(v->p->diags, g, "use += for a sum or x = max(x, ...) for a maximum, or give the left side the index");
 }
 
 /* A sum whose destination holds nothing yet. */
 static void start_at_zero(Par *v, Work *w) {
-  if (!never_written(v->p, w->buf, v->stmt, v)) return;
-  note_acc_init(v->p, w->buf, v->loc);
-  IrExpr *when = first_time(v->p, w->buf, w->idx, w->buf->rank, v->cur, v);
+  if (!par_never_written(v->p, w->buf, v->stmt, v)) return;
+  par_note_acc_init(v->p, w->buf, v->loc);
+  IrExpr *when = par_first_time(v->p, w->buf, w->idx, w->buf->rank, v->cur, v);
   if (when && when->op == EX_INT) {
     w->fresh = true;
     return;
@@ -449,15 +476,11 @@ static void start_at_zero(Par *v, Work *w) {
     ir_insert_after(find_alloc(v->k, w->buf), ir_new_op(v->k, OP_FILL, v->loc, 2, args));
     return;
   }
-  IrVar *flag = when ? NULL : first_flag(v->p, w->buf, v->loc);
-  IrStmt *s = ir_new_stmt(v->k, ST_IF, v->loc);
-  s->test.cond = flag ? ir_var(v->k, flag) : when;
-  ir_append(v->cur, s);
-  IrBlock *outer = v->cur;
-  v->cur = &s->body;
+  IrVar *flag = when ? NULL : par_first_flag(v->p, w->buf, v->loc);
+  IrBlock *outer = par_enter_if(v, flag ? ir_var(v->k, flag) : when);
   clear_destination(v, w);
   v->gm.len = 0;
-  if (flag) emit_flag_off(v, flag);
+  if (flag) par_emit_flag_off(v, flag);
   v->cur = outer;
 }
 
@@ -471,7 +494,8 @@ static IrExpr *drop_clamps(Par *v, const Work *w, IrExpr *g) {
   IrExpr *x = g->arg[g->op == EX_GT], *size = g->arg[g->op == EX_LT];
   for (int d = 0; d < w->buf->rank; d++) {
     int64_t di, ds;
-    if (ir_const_diff(v->k, x, w->idx[d], &di) && !di && ir_const_diff(v->k, size, w->buf->shape[d], &ds) && !ds) return NULL;
+    if (ir_const_diff(v->k, x, w->idx[d], &di) && !di && ir_const_diff(v->k, size, w->buf->shape[d], &ds) && !ds)
+      return NULL;
   }
   return g;
 }
@@ -479,7 +503,7 @@ static IrExpr *drop_clamps(Par *v, const Work *w, IrExpr *g) {
 /* Guards of stores to GM: elements left out may belong to another block and must not be written back. */
 static bool guarded_gm(Par *v, Work *w) {
   if (!w->guard || w->buf->space != SPACE_GM) return false;
-  if (w->kind == WORK_SET && proven_inside(v, w->value)) w->guard = drop_clamps(v, w, w->guard);
+  if (w->kind == WORK_SET && par_proven_inside(v, w->value)) w->guard = drop_clamps(v, w, w->guard);
   return w->guard != NULL;
 }
 
@@ -491,8 +515,8 @@ static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t ri
   keep_axes(v, left & right);
   uint32_t all = (1u << v->n) - 1;
   Work sum = *w, spread = *w;
-  sum.buf = new_tile(v, SPACE_UB, w->buf->type, all);
-  IrExpr *load = tile_load(v, sum.buf, all);
+  sum.buf = par_new_tile(v, SPACE_UB, w->buf->type, all);
+  IrExpr *load = par_tile_load(v, sum.buf, all);
   sum.idx = load->idx;
   sum.fresh = true;
   spread.value = load;
@@ -506,29 +530,39 @@ static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t ri
 }
 
 static void run_work(Par *v, Work *w) {
-  uint32_t left = left_axes(v, w), right = work_axes(v, w), gone = right & ~left;
+  uint32_t left = par_left_axes(v, w), right = work_axes(v, w), gone = right & ~left;
   if (w->kind == WORK_SET && gone) {
     race(v, w, gone);
     return;
   }
   for (int i = 0; i < v->n; i++) /* an index that stands nowhere: as many equal terms */
-    if (w->kind == WORK_SUM && !(right >> i & 1)) w->value = ir_binary(v->k, EX_MUL, w->value, ir_cast(v->k, w->value->type, v->ax[i].ext));
+    if (w->kind == WORK_SUM && !(right >> i & 1))
+      w->value = ir_binary(v->k, EX_MUL, w->value, ir_cast(v->k, w->value->type, v->ax[i].ext));
   for (int i = v->n - 1; i >= 0; i--) {
-    if (ir_is_int(v->ax[i].ext, 1)) *w = work_subst(v, w, v->ax[i].var, ir_i32(v->k, 0));
+    if (ir_is_int(v->ax[i].ext, 1)) *w = par_work_subst(v, w, v->ax[i].var, ir_i32(v->k, 0));
     if (ir_is_int(v->ax[i].ext, 1) || !(right >> i & 1)) drop_axis(v, i);
   }
   for (int i = 0; i < v->n; i++) v->ax[i].cap = cap_of(v, v->ax[i].var, v->ax[i].ext, w);
-  if (gemm_statement(v, w)) return;
+  if (par_gemm_statement(v, w)) return;
   if (w->kind == WORK_SUM && w->spelled) start_at_zero(v, w);
   if (guarded_gm(v, w)) {
-    scalar_statement(v, w, "a condition leaves out elements of a tensor in global memory",
-                     "store to a tile under the condition and copy the tile, or compare the indices with the tensor's own extents");
+    par_scalar_statement(
+        v, w, "a condition leaves out elements of a tensor in global memory",
+        "store to a tile under the condition and copy the tile, or compare the indices with the tensor's own extents");
     return;
   }
-  left = left_axes(v, w);
-  right = axes_of(v, w->value) | (w->guard ? axes_of(v, w->guard) : 0);
+  left = par_left_axes(v, w);
+  right = par_axes_of(v, w->value) | (w->guard ? par_axes_of(v, w->guard) : 0);
   if ((right & ~left) && (left & ~right)) reduce_then_spread(v, w, left, right);
   else vectorise(v, w);
+}
+
+/* A guarded store to a tile that holds nothing yet: the elements it leaves out must hold something to be kept. */
+static void define_old(Par *v, Work *w) {
+  if (!w->guard || w->kind != WORK_SET || w->buf->space == SPACE_GM || !par_never_written(v->p, w->buf, v->stmt, v))
+    return;
+  IrArg args[2] = {ir_arg_scalar(ir_int(v->k, w->buf->type, 0)), ir_arg_region(ir_whole(v->k, w->buf))};
+  ir_insert_after(find_alloc(v->k, w->buf), ir_new_op(v->k, OP_FILL, v->loc, 2, args));
 }
 
 static void store(Par *v, IrStmt *s, IrExpr *guard) {
@@ -539,6 +573,7 @@ static void store(Par *v, IrStmt *s, IrExpr *guard) {
   for (int d = 0; d < w.buf->rank; d++) w.idx[d] = apply_lets(v, s->store.idx[d]);
   w.value = apply_lets(v, s->store.value);
   find_accumulation(v, &w);
+  define_old(v, &w);
   run_work(v, &w);
 }
 
@@ -557,7 +592,7 @@ static void count_uses(IrExpr **e, void *user) { ir_walk_expr(*e, count_use, use
 
 static bool note_write(IrStmt *s, void *user) {
   LetScan *l = user;
-  if (s->op == ST_STORE && reads_buf(l->value, s->store.buf)) l->written = true;
+  if (s->op == ST_STORE && par_reads_buf(l->value, s->store.buf)) l->written = true;
   return true;
 }
 
@@ -577,11 +612,11 @@ static IrExpr *materialise(Par *v, IrExpr *e) {
   bool truth = e->type == DT_BOOL;
   if (truth) e = ir_select(v->k, e, ir_float(v->k, DT_F16, 1), ir_float(v->k, DT_F16, 0));
   Work w = {.kind = WORK_SET, .value = e};
-  keep_axes(v, axes_of(v, e));
+  keep_axes(v, par_axes_of(v, e));
   for (int i = 0; i < v->n; i++) v->ax[i].cap = cap_of(v, v->ax[i].var, v->ax[i].ext, &w);
   uint32_t all = (1u << v->n) - 1;
-  w.buf = new_tile(v, SPACE_UB, e->type, all);
-  IrExpr *load = tile_load(v, w.buf, all);
+  w.buf = par_new_tile(v, SPACE_UB, e->type, all);
+  IrExpr *load = par_tile_load(v, w.buf, all);
   w.idx = load->idx;
   vectorise(v, &w);
   whole_box(v);
@@ -595,7 +630,7 @@ static bool is_trivial(const IrExpr *e) {
 
 static void let(Par *v, IrStmt *s, bool guarded) {
   LetScan l = {.x = s->set.var, .value = apply_lets(v, s->set.value)};
-  bool varies = axes_of(v, l.value) != 0;
+  bool varies = par_axes_of(v, l.value) != 0;
   v->loc = s->loc;
   if (!varies && !guarded) {
     IrStmt *c = ir_new_stmt(v->k, ST_LET, s->loc);
@@ -618,7 +653,7 @@ static bool look_for_hazard(IrStmt *s, void *user) {
   Hazard *h = user;
   if (s->op != ST_STORE) return true;
   h->stores++;
-  h->hit |= reads_buf(h->cond, s->store.buf);
+  h->hit |= par_reads_buf(h->cond, s->store.buf);
   return true;
 }
 
@@ -633,10 +668,34 @@ static void nested(Par *v, IrBlock *from, IrBlock *to, IrExpr *guard) {
   v->cur = outer;
 }
 
+static bool same_place(const IrStmt *a, const IrStmt *b) {
+  if (a->op != ST_STORE || b->op != ST_STORE || a->store.buf != b->store.buf ||
+      a->store.accumulate != b->store.accumulate)
+    return false;
+  for (int d = 0; d < a->store.buf->rank; d++)
+    if (!ir_expr_equal(a->store.idx[d], b->store.idx[d])) return false;
+  return true;
+}
+
+/* Both branches store to the same places: one store of either value each. */
+static bool run_pairs(Par *v, IrStmt *s, IrExpr *cond, IrExpr *guard) {
+  IrStmt *a = s->body.first, *b = s->alt.first;
+  for (; a && b && same_place(a, b); a = a->next, b = b->next)
+    if (a->store.value->type != b->store.value->type) return false;
+  if (a || b || !s->body.first) return false;
+  for (a = s->body.first, b = s->alt.first; a; a = a->next, b = b->next) {
+    IrStmt either = *a;
+    either.store.value = ir_select(v->k, cond, apply_lets(v, a->store.value), apply_lets(v, b->store.value));
+    whole_box(v);
+    store(v, &either, guard);
+  }
+  return true;
+}
+
 static void conditional(Par *v, IrStmt *s, IrExpr *guard) {
   IrExpr *cond = apply_lets(v, s->test.cond);
   v->loc = s->loc;
-  if (!axes_of(v, cond)) {
+  if (!par_axes_of(v, cond)) {
     IrStmt *c = ir_new_stmt(v->k, ST_IF, s->loc);
     c->test.cond = cond;
     ir_append(v->cur, c);
@@ -648,6 +707,7 @@ static void conditional(Par *v, IrStmt *s, IrExpr *guard) {
   ir_walk(&s->body, look_for_hazard, &h);
   ir_walk(&s->alt, look_for_hazard, &h);
   if (h.hit && h.stores > 1) cond = materialise(v, cond);
+  if (run_pairs(v, s, cond, guard)) return;
   IrExpr *no = ir_unary(v->k, EX_LNOT, cond);
   run_body(v, &s->body, guard ? ir_binary(v->k, EX_LAND, guard, cond) : cond);
   run_body(v, &s->alt, guard ? ir_binary(v->k, EX_LAND, guard, no) : no);
@@ -680,7 +740,7 @@ static void run_body(Par *v, IrBlock *b, IrExpr *guard) {
 }
 
 static bool varies(const Par *v, const IrExpr *e) {
-  if (axes_of(v, e)) return true;
+  if (par_axes_of(v, e)) return true;
   if (e->op == EX_VAR) return e->var->kind == VAR_LET && e->var->def && varies(v, e->var->def->set.value);
   for (int i = 0; i < e->n; i++)
     if (varies(v, e->op == EX_LOAD ? e->idx[i] : e->arg[i])) return true;
@@ -718,12 +778,12 @@ typedef struct { Par *v; } ZeroScan;
 static bool zero_accumulator(IrStmt *s, void *user) {
   Par *v = ((ZeroScan *)user)->v;
   if (s->op != ST_STORE || !s->store.accumulate || s->store.buf->space == SPACE_GM) return true;
-  if (!never_written(v->p, s->store.buf, s, NULL)) return true;
+  if (!par_never_written(v->p, s->store.buf, s, NULL)) return true;
   IrArg args[2] = {ir_arg_scalar(ir_int(v->k, s->store.buf->type, 0)), ir_arg_region(ir_whole(v->k, s->store.buf))};
   IrStmt *alloc = find_alloc(v->k, s->store.buf);
   if (!alloc || alloc->block == s->block) return true;
   ir_insert_after(alloc, ir_new_op(v->k, OP_FILL, s->loc, 2, args));
-  note_acc_init(v->p, s->store.buf, s->loc);
+  par_note_acc_init(v->p, s->store.buf, s->loc);
   return true;
 }
 
@@ -748,16 +808,29 @@ static void plain_loops(Par *v, const char *why) {
     ir_remove(c);
     ir_append(&inner->body, c);
   }
-  Diag *g = n < 0 ? diag_add(v->p->diags, DIAG_PARALLEL_SCALAR, s->loc, "%s: the parallel loop runs as a scalar loop", why)
+  Diag *g = n < 0 ? diag_add(v->p->diags, DIAG_PARALLEL_SCALAR, s->loc, "%s: the parallel loop runs as a scalar loop",
+                             why)
                   : diag_add(v->p->diags, DIAG_PARALLEL_SCALAR, s->loc,
-                             "%s: the parallel loop runs as a scalar loop, %lld iterations of at least %d cycles each", why, (long long)n,
-                             CYCLES_PER_ELEMENT);
+                             "%s: the parallel loop runs as a scalar loop, %lld iterations of at least %d cycles each",
+                             why, (long long)n, CYCLES_PER_ELEMENT);
   diag_fix(v->p->diags, g, "keep only stores, lets, ifs and loops with fixed bounds inside T.Parallel");
+}
+
+/* The first serial loop over an index takes its name. */
+static bool take_name(IrStmt *s, void *user) {
+  IrVar *dead = user;
+  size_t n = strlen(dead->name);
+  if (s->op != ST_FOR || strncmp(s->loop.var->name, dead->name, n) || s->loop.var->name[n] != '.') return true;
+  const char *name = s->loop.var->name;
+  s->loop.var->name = dead->name;
+  dead->name = name;
+  return false;
 }
 
 static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
   IrBlock root = {0}, allocs = {0};
-  Par v = {.p = p, .k = p->k, .stmt = s, .root = &root, .cur = &root, .allocs = &allocs, .loc = s->loc, .n_names = n_names};
+  Par v = {
+      .p = p, .k = p->k, .stmt = s, .root = &root, .cur = &root, .allocs = &allocs, .loc = s->loc, .n_names = n_names};
   v.n_all = s->par.n;
   for (int i = 0; i < s->par.n; i++) {
     v.all[i] = (Axis){s->par.vars[i], s->par.ext[i], ir_is_const(s->par.ext[i]) ? s->par.ext[i]->i : -1};
@@ -766,6 +839,7 @@ static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
   const char *why = why_not_simple(&v, &s->body);
   if (why) plain_loops(&v, why);
   else run_body(&v, &s->body, NULL);
+  for (int i = 0; !why && i < v.n_all; i++) ir_walk(&root, take_name, v.all[i].var);
   while (allocs.first) {
     IrStmt *a = allocs.first;
     ir_remove(a);
@@ -783,7 +857,7 @@ static void run_block(PassCtx *p, IrBlock *b, int *n_names) {
       run_parallel(p, s, n_names);
       continue;
     }
-    if (s->op == OP_GEMM) gemm_init(p, s, NULL);
+    if (s->op == OP_GEMM) par_gemm_init(p, s, NULL);
     run_block(p, &s->body, n_names);
     run_block(p, &s->alt, n_names);
   }

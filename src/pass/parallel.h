@@ -1,5 +1,11 @@
-/* parallel.h - what the three files of the parallel pass share: parallel.c (statements, who writes what first),
- * parallel_gemm.c (matrix products) and parallel_expr.c (expressions as vector ops over boxes). Private to them. */
+/* parallel.h - what the files of the parallel pass share. Private to them.
+ *
+ *   parallel.c         the pass: bodies, statements, accumulators that start at zero, loops around smaller boxes
+ *   parallel_gemm.c    sums of products that go to the cube
+ *   parallel_store.c   left sides: stores, sums, scatters
+ *   parallel_expr.c    right sides: expressions as vector ops
+ *   parallel_access.c  element accesses as regions
+ *   parallel_emit.c    statements, loops and temporaries */
 #ifndef TL_PASS_PARALLEL_H
 #define TL_PASS_PARALLEL_H
 
@@ -65,40 +71,76 @@ typedef struct {
   bool spelled;  /* the source accumulates: nothing written before means zero */
 } Work;
 
-/* ---- parallel_expr.c ---- */
-uint32_t axes_of(const Par *v, const IrExpr *e);
-bool reads_buf(const IrExpr *e, const IrBuf *b);
-Access classify(Par *v, IrBuf *buf, IrExpr **idx, uint32_t mask);
-bool proven_inside(Par *v, IrExpr *e); /* no element that e loads lies outside its tile */
-IrRegion tile_region(Par *v, IrBuf *tile, uint32_t span);
-IrExpr *tile_load(Par *v, IrBuf *tile, uint32_t span); /* the element of a temporary at the axes */
-IrBuf *new_tile(Par *v, Space space, DType t, uint32_t span);
-Work work_subst(Par *v, const Work *w, const IrVar *var, IrExpr *by);
-IrStmt *emit(Par *v, StmtOp op, int n_args, ...); /* IrArg each; appended to cur */
-IrStmt *emit_for(Par *v, const char *name, IrExpr *ext);
-IrBlock *enter_loops(Par *v, uint32_t axes, IrExpr **at); /* for loops over the axes; at[axis] := loop variable */
-IrExpr *at_loops(Par *v, uint32_t axes, IrExpr *const *at, IrExpr *e);
-void scalar_statement(Par *v, const Work *w, const char *why, const char *fix);
-void vector_statement(Par *v, const Work *w);
+typedef struct {
+  IrExpr *scalar; /* NULL: a region */
+  IrRegion r;
+  DType type;
+  uint32_t span;
+  const int8_t *dim; /* dimension of r that an axis of the span stands in; NULL: the axis itself */
+  bool loose;        /* dimensions do not stand where the box has them: good only beside operands of the same span */
+  IrBuf *temp;       /* the pool's tile behind r; may be overwritten and must be released */
+} Val;
+
+/* ---- parallel_access.c ---- */
+uint32_t par_axes_of(const Par *v, const IrExpr *e);
+uint32_t par_left_axes(const Par *v, const Work *w);
+bool par_reads_buf(const IrExpr *e, const IrBuf *b);
+bool par_proven_inside(Par *v, IrExpr *e); /* no element that e loads lies outside its tile */
+typedef struct { int axis; int64_t coef; IrExpr *rest; bool ok; } Linear; /* coef * axis + rest; axis -1: none */
+Linear par_linear(const Par *v, IrExpr *e, uint32_t mask); /* the axes outside of mask count as fixed */
+/* Index expression e as offset + one axis of `mask` (axis -1: none); false: it is something else. */
+bool par_axis_index(const Par *v, IrExpr *e, uint32_t mask, int *axis, IrExpr **offset);
+Access par_classify(Par *v, IrBuf *buf, IrExpr **idx, uint32_t mask);
+bool par_same_region(const IrRegion *a, const IrRegion *b);
+/* The axis along which an irregular access is still a contiguous run of whole 32-byte blocks, or -1. */
+int par_row_axis(Par *v, IrBuf *buf, IrExpr **idx, uint32_t span, Access *row);
+const char *par_expr_text(Par *v, const IrExpr *e);
 static inline bool vector_space(Space s) { return s == SPACE_UB || s == SPACE_SHARED || s == SPACE_FRAGMENT; }
 
-/* Index expression e as offset + one axis of `mask` (axis -1: none); false: it is something else. */
-bool axis_index(Par *v, IrExpr *e, uint32_t mask, int *axis, IrExpr **offset);
-uint32_t left_axes(const Par *v, const Work *w);
-IrExpr *neutral(Par *v, WorkKind kind, DType t); /* what a sum, maximum or minimum starts from */
+/* ---- parallel_emit.c ---- */
+IrStmt *par_emit(Par *v, StmtOp op, int n_args, ...); /* IrArg each; appended to cur */
+void par_emit_store(Par *v, IrBuf *buf, IrExpr **idx, IrExpr *value, bool accumulate);
+IrStmt *par_emit_for(Par *v, const char *name, IrExpr *ext);
+IrBlock *par_enter_if(Par *v, IrExpr *cond);                  /* returns the block outside; cur is inside */
+IrBlock *par_enter_loops(Par *v, uint32_t axes, IrExpr **at); /* the same with loops; at[axis] := loop variable */
+IrExpr *par_at_loops(Par *v, uint32_t axes, IrExpr *const *at, IrExpr *e);
+IrBuf *par_new_tile(Par *v, Space space, DType t, uint32_t span);
+IrRegion par_tile_region(Par *v, IrBuf *tile, uint32_t span);
+IrExpr *par_tile_load(Par *v, IrBuf *tile, uint32_t span); /* the element of a tile at the axes */
+bool par_same_shape(const Par *v, const IrBuf *b, uint32_t span); /* is b such a tile? */
+Val par_take(Par *v, DType t, uint32_t span);              /* a tile of the pool */
+IrBuf *par_take_mask(Par *v, uint32_t span);
+void par_release(Par *v, const IrBuf *temp);
+Val par_filled(Par *v, IrExpr *scalar, DType t, uint32_t span);
+Val par_whole(Par *v, Val x, uint32_t span); /* x over all of span, contiguous; scalars stay */
+void par_warn_scalar(Par *v, uint32_t span, const char *why, const char *fix);
+IrExpr *par_inside(Par *v, IrBuf *b, IrExpr *const *idx); /* "the element lies inside the tensor"; NULL: proven */
+IrExpr *par_clamp_loads(Par *v, IrExpr *e);               /* loads from GM give 0 outside, as copies do */
+
+/* ---- parallel_expr.c ---- */
+/* The value of e, a scalar if and only if no axis stands in it. dst, where given, may be used for it. */
+Val par_eval(Par *v, IrExpr *e, const IrRegion *dst);
+
+/* ---- parallel_store.c ---- */
+IrExpr *par_neutral(Par *v, WorkKind kind, DType t); /* what a sum, maximum or minimum starts from */
+Work par_work_subst(Par *v, const Work *w, const IrVar *var, IrExpr *by);
+void par_scalar_statement(Par *v, const Work *w, const char *why, const char *fix);
+void par_vector_statement(Par *v, const Work *w);
 
 /* ---- parallel_gemm.c ---- */
-bool gemm_statement(Par *v, const Work *w); /* false: w is no matrix product that the cube takes */
-void gemm_init(PassCtx *p, IrStmt *s, const Par *v); /* decides `init` of a gemm that does not say */
+bool par_gemm_statement(Par *v, const Work *w); /* false: w is no matrix product that the cube takes */
+void par_gemm_init(PassCtx *p, IrStmt *s, const Par *v); /* decides `init` of a gemm that does not say */
 
 /* ---- parallel.c ---- */
 /* Has nothing been written to buf before `at`, or, with v, before what v has emitted so far? */
-bool never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v);
-/* The condition that block b runs for the first time since buf was declared, from the loops between; loops whose variable
- * stands in the n indices idx visit other elements each time and do not count. NULL: needs first_flag. */
-IrExpr *first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v);
-IrVar *first_flag(PassCtx *p, const IrBuf *buf, Loc loc); /* `var %first: bool = true` beside the declaration of buf */
-void emit_flag_off(Par *v, IrVar *flag);
-void note_acc_init(PassCtx *p, const IrBuf *buf, Loc loc);
+bool par_never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v);
+/* The condition that block b runs for the first time since buf was declared, from the loops between; loops whose
+ * variable stands in the n indices idx visit other elements each time and do not count. NULL: it takes par_first_flag.
+ */
+IrExpr *par_first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v);
+IrVar *par_first_flag(PassCtx *p, const IrBuf *buf,
+                      Loc loc); /* `var %first: bool = true` beside the declaration of buf */
+void par_emit_flag_off(Par *v, IrVar *flag);
+void par_note_acc_init(PassCtx *p, const IrBuf *buf, Loc loc);
 
 #endif

@@ -2,10 +2,10 @@
  *
  *     parallel %i: M, %j: N, %k: K { %c[%i, %j] += %a[%i, %k] * %b[%k, %j] }   ->   gemm %a, %b -> %c
  *
- * The last two indices of the left side name m and n; the factor that has m is A, the other one B; whether k stands last
- * in A and first in B decides trans_a and trans_b. Indices that are neither m, n nor k (batches, taps of a convolution, further
- * sums) become serial loops around the gemm. Offsets go into the regions. Factors in GM are first copied to tiles; a sum into GM
- * goes through an accumulator tile. */
+ * The last two indices of the left side name m and n; the factor that has m is A, the other one B; whether k stands
+ * last in A and first in B decides trans_a and trans_b. Indices that are neither m, n nor k (batches, taps of a
+ * convolution, further sums) become serial loops around the gemm. Offsets go into the regions. Factors in GM are first
+ * copied to tiles; a sum into GM goes through an accumulator tile. */
 #include "parallel.h"
 
 typedef struct { IrRegion r; int row, col; } Matrix; /* which axes its last two dimensions run over */
@@ -15,7 +15,7 @@ static bool matrix_access(Par *v, IrBuf *buf, IrExpr **idx, uint32_t mask, Matri
   m->r.buf = buf;
   for (int d = 0; d < buf->rank; d++) {
     int axis;
-    if (!axis_index(v, idx[d], mask, &axis, &m->r.off[d])) return false;
+    if (!par_axis_index(v, idx[d], mask, &axis, &m->r.off[d])) return false;
     if ((axis >= 0) != (d >= buf->rank - 2)) return false;
     m->r.ext[d] = axis >= 0 ? v->ax[axis].ext : ir_i32(v->k, 1);
     if (d == buf->rank - 2) m->row = axis;
@@ -51,7 +51,7 @@ typedef struct { Matrix a, b, c; int k; uint32_t serial; } Product;
 static bool match(Par *v, const Work *w, IrExpr *x, IrExpr *y, int k, Product *out) {
   Product p = {.k = k};
   uint32_t all = (1u << v->n) - 1, left = 0;
-  for (int d = w->buf->rank - 2; d < w->buf->rank; d++) left |= axes_of(v, w->idx[d]);
+  for (int d = w->buf->rank - 2; d < w->buf->rank; d++) left |= par_axes_of(v, w->idx[d]);
   uint32_t used = left | 1u << k;
   if (__builtin_popcount(left) != 2 || !matrix_access(v, w->buf, w->idx, used, &p.c)) return false;
   for (int swap = 0; swap < 2; swap++) {
@@ -74,12 +74,15 @@ static bool usable_factor(const IrBuf *b) {
 static void warn_not_cube(Par *v, const Work *w, const Product *p) {
   const IrBuf *a = p->a.r.buf, *b = p->b.r.buf;
   Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_NOT_CUBE, v->loc,
-                     "this is a matrix product, but the cube does not multiply %%%s (%s in %s) by %%%s (%s in %s) into %%%s (%s in %s); "
+                     "this is a matrix product, but the cube does not multiply %%%s (%s in %s) by %%%s (%s in %s) into "
+                     "%%%s (%s in %s); "
                      "the vector unit computes it",
                      a->name, dtype_info[a->type].name, space_info[a->space].name, b->name, dtype_info[b->type].name,
-                     space_info[b->space].name, w->buf->name, dtype_info[w->buf->type].name, space_info[w->buf->space].name);
+                     space_info[b->space].name, w->buf->name, dtype_info[w->buf->type].name,
+                     space_info[w->buf->space].name);
   diag_fix(v->p->diags, g,
-           "use f16, bf16 or f32 factors with an f32 accumulator, or i8 with i32, in shared tiles and a fragment (L1 and L0C)");
+           "use f16, bf16 or f32 factors with an f32 accumulator, or i8 with i32, in shared tiles and a fragment (L1 "
+           "and L0C)");
 }
 
 /* A factor in GM as a tile that the cube can read. */
@@ -98,13 +101,13 @@ static bool stage(Par *v, Matrix *m) {
   ir_append(v->allocs, s);
   IrRegion to = ir_whole(v->k, tile);
   for (int i = 0; i < 2; i++) to.ext[i] = v->ax[axis[i]].ext;
-  emit(v, OP_COPY, 2, ir_arg_region(m->r), ir_arg_region(to));
+  par_emit(v, OP_COPY, 2, ir_arg_region(m->r), ir_arg_region(to));
   m->r = to;
   return true;
 }
 
 static void into_loops(Par *v, uint32_t serial, IrExpr *const *at, IrRegion *r) {
-  for (int d = 0; d < r->buf->rank; d++) r->off[d] = at_loops(v, serial, at, r->off[d]);
+  for (int d = 0; d < r->buf->rank; d++) r->off[d] = par_at_loops(v, serial, at, r->off[d]);
 }
 
 /* The accumulator tile of a sum that goes to GM. */
@@ -126,23 +129,23 @@ static bool gm_accumulator(Par *v, const Product *p, DType t, IrRegion *acc) {
 }
 
 static void emit_gemm(Par *v, Product *p, IrRegion c, IrExpr *init) {
-  IrStmt *s = emit(v, OP_GEMM, 3, ir_arg_region(p->a.r), ir_arg_region(p->b.r), ir_arg_region(c));
+  IrStmt *s = par_emit(v, OP_GEMM, 3, ir_arg_region(p->a.r), ir_arg_region(p->b.r), ir_arg_region(c));
   if (p->a.row == p->k) ir_set_attr(v->k, s, ATTR_TRANS_A, ir_int(v->k, DT_BOOL, 1));
   if (p->b.col == p->k) ir_set_attr(v->k, s, ATTR_TRANS_B, ir_int(v->k, DT_BOOL, 1));
   if (init) ir_set_attr(v->k, s, ATTR_INIT, init);
-  else gemm_init(v->p, s, v);
+  else par_gemm_init(v->p, s, v);
 }
 
 /* C in GM: all sums in a tile, then one write (first time, or nothing there yet) or one addition. */
 static void emit_gm_product(Par *v, const Work *w, Product *p, IrRegion acc) {
   IrExpr *at[MAX_AXES];
-  uint32_t left = left_axes(v, w), batch = p->serial & left, sums = p->serial & ~left;
-  bool fresh = never_written(v->p, w->buf, v->stmt, v);
-  IrExpr *when = fresh ? first_time(v->p, w->buf, w->idx, w->buf->rank, v->cur, v) : NULL;
-  IrVar *flag = fresh && !when ? first_flag(v->p, w->buf, v->loc) : NULL;
+  uint32_t left = par_left_axes(v, w), batch = p->serial & left, sums = p->serial & ~left;
+  bool fresh = par_never_written(v->p, w->buf, v->stmt, v);
+  IrExpr *when = fresh ? par_first_time(v->p, w->buf, w->idx, w->buf->rank, v->cur, v) : NULL;
+  IrVar *flag = fresh && !when ? par_first_flag(v->p, w->buf, v->loc) : NULL;
   if (flag) when = ir_var(v->k, flag);
-  IrBlock *outer = enter_loops(v, batch, at), *inner = v->cur;
-  enter_loops(v, sums, at);
+  IrBlock *outer = par_enter_loops(v, batch, at), *inner = v->cur;
+  par_enter_loops(v, sums, at);
   into_loops(v, p->serial, at, &p->a.r);
   into_loops(v, p->serial, at, &p->b.r);
   into_loops(v, batch, at, &p->c.r);
@@ -155,22 +158,20 @@ static void emit_gm_product(Par *v, const Work *w, Product *p, IrRegion acc) {
   v->cur = inner;
   IrStmt *s = NULL;
   if (when && when->op != EX_INT) {
-    s = ir_new_stmt(v->k, ST_IF, v->loc);
-    s->test.cond = when;
-    ir_append(v->cur, s);
-    v->cur = &s->body;
+    par_enter_if(v, when);
+    s = v->cur->parent;
   }
-  if (when) emit(v, OP_COPY, 2, ir_arg_region(acc), ir_arg_region(p->c.r));
+  if (when) par_emit(v, OP_COPY, 2, ir_arg_region(acc), ir_arg_region(p->c.r));
   if (s) v->cur = &s->alt;
-  if (!when || s) emit(v, OP_ATOMIC_ADD, 2, ir_arg_region(acc), ir_arg_region(p->c.r));
+  if (!when || s) par_emit(v, OP_ATOMIC_ADD, 2, ir_arg_region(acc), ir_arg_region(p->c.r));
   v->cur = outer;
-  if (flag) emit_flag_off(v, flag);
-  if (fresh) note_acc_init(v->p, w->buf, v->loc);
+  if (flag) par_emit_flag_off(v, flag);
+  if (fresh) par_note_acc_init(v->p, w->buf, v->loc);
 }
 
 static void emit_local_product(Par *v, Product *p) {
   IrExpr *at[MAX_AXES];
-  IrBlock *outer = enter_loops(v, p->serial, at);
+  IrBlock *outer = par_enter_loops(v, p->serial, at);
   into_loops(v, p->serial, at, &p->a.r);
   into_loops(v, p->serial, at, &p->b.r);
   into_loops(v, p->serial, at, &p->c.r);
@@ -184,12 +185,12 @@ static bool sized(const Par *v, const Matrix *m) {
   return m->r.buf->space != SPACE_GM || (v->ax[m->row].cap > 0 && v->ax[m->col].cap > 0);
 }
 
-bool gemm_statement(Par *v, const Work *w) {
+bool par_gemm_statement(Par *v, const Work *w) {
   if (w->kind != WORK_SUM || w->guard || w->buf->rank < 2) return false;
   IrExpr *mul = product_of(w->value);
   IrExpr *x = mul ? factor(mul->arg[0]) : NULL, *y = mul ? factor(mul->arg[1]) : NULL;
   if (!x || !y) return false;
-  uint32_t gone = axes_of(v, w->value) & ~left_axes(v, w);
+  uint32_t gone = par_axes_of(v, w->value) & ~par_left_axes(v, w);
   Product p;
   bool found = false;
   for (int k = v->n - 1; k >= 0 && !found; k--) found = (gone >> k & 1) && match(v, w, x, y, k, &p);
@@ -201,7 +202,9 @@ bool gemm_statement(Par *v, const Work *w) {
   bool legal = cs == SPACE_GM ? cube_takes(at, y->buf->type, acc) && dtype_is_float(ct) == dtype_is_float(acc)
                               : cube_takes(at, y->buf->type, ct);
   if (cs == SPACE_GM && ct != acc) { /* a conversion can write, not add */
-    IrExpr *when = never_written(v->p, w->buf, v->stmt, v) ? first_time(v->p, w->buf, w->idx, w->buf->rank, v->cur, v) : NULL;
+    IrExpr *when = par_never_written(v->p, w->buf, v->stmt, v)
+                       ? par_first_time(v->p, w->buf, w->idx, w->buf->rank, v->cur, v)
+                       : NULL;
     legal = legal && ct != DT_I8 && when && when->op == EX_INT;
   }
   if (!legal || !acc_ok || !usable_factor(x->buf) || !usable_factor(y->buf)) {
@@ -216,21 +219,22 @@ bool gemm_statement(Par *v, const Work *w) {
   } else {
     emit_local_product(v, &p);
   }
-  pass_remark(v->p, "parallel", v->loc, "a matrix product of %%%s and %%%s: goes to the cube", p.a.r.buf->name, p.b.r.buf->name);
+  pass_remark(v->p, "parallel", v->loc, "a matrix product of %%%s and %%%s: goes to the cube", p.a.r.buf->name,
+              p.b.r.buf->name);
   return true;
 }
 
-void gemm_init(PassCtx *p, IrStmt *s, const Par *v) {
+void par_gemm_init(PassCtx *p, IrStmt *s, const Par *v) {
   IrRegion *c = &s->args[2].region;
   const IrStmt *at = v ? v->stmt : s;
   if (ir_attr(s, ATTR_INIT)) return;
   if (v) ir_remove(s); /* it must not count as a writer before itself */
-  bool fresh = never_written(p, c->buf, at, v);
+  bool fresh = par_never_written(p, c->buf, at, v);
   if (v) ir_append(v->cur, s);
   if (!fresh) return;
-  IrExpr *when = first_time(p, c->buf, c->off, c->buf->rank, s->block, v);
+  IrExpr *when = par_first_time(p, c->buf, c->off, c->buf->rank, s->block, v);
   if (!when) {
-    IrVar *flag = first_flag(p, c->buf, s->loc);
+    IrVar *flag = par_first_flag(p, c->buf, s->loc);
     when = ir_var(p->k, flag);
     IrStmt *off = ir_new_stmt(p->k, ST_ASSIGN, s->loc);
     off->set.var = flag;
@@ -238,5 +242,5 @@ void gemm_init(PassCtx *p, IrStmt *s, const Par *v) {
     ir_insert_after(s, off);
   }
   ir_set_attr(p->k, s, ATTR_INIT, when);
-  note_acc_init(p, c->buf, s->loc);
+  par_note_acc_init(p, c->buf, s->loc);
 }

@@ -9,7 +9,7 @@
  * the tile's last dimension is padded here, once, and every later pass sees an ordinary buffer. */
 #include "scope.h"
 
-typedef struct { PassCtx *p; Use *use; } Ctx;
+typedef struct { PassCtx *p; Use *use; bool spread; } Ctx;
 
 static const char *const use_name[USE_COUNT] = {"an operand of a matrix product", "the left operand of mma", "the right operand of mma",
                                         "an accumulator", "an operand of a vector op", "an element access", "a copy",
@@ -50,7 +50,7 @@ static bool collect(IrStmt *s, void *user) {
 }
 
 Use *scope_uses(PassCtx *p) {
-  Ctx c = {p, arena_array(p->arena, Use, p->k->bufs.len + 1)};
+  Ctx c = {p, arena_array(p->arena, Use, p->k->bufs.len + 1), false};
   ir_walk(&p->k->body, collect, &c);
   return c.use;
 }
@@ -157,6 +157,25 @@ static bool find_padding(IrStmt *s, void *user) {
   return true;
 }
 
+/* Tiles that meet in one vector op get the same row pitch. */
+static bool spread_padding(IrStmt *s, void *user) {
+  Ctx *c = user;
+  bool pad = false;
+  IrExpr *cols = NULL;
+  if (!ir_is_op(s)) return true;
+  for (int i = 0; i < s->n_args; i++) {
+    const IrBuf *b = s->args[i].kind == ARG_REGION ? s->args[i].region.buf : NULL;
+    if (b && c->use[b->id].pad) pad = true, cols = b->shape[b->rank - 1];
+  }
+  for (int i = 0; pad && i < s->n_args; i++) {
+    const IrBuf *b = s->args[i].kind == ARG_REGION ? s->args[i].region.buf : NULL;
+    if (!b || b->space != SPACE_UB || b->rank < 2 || c->use[b->id].pad || !ir_expr_equal(b->shape[b->rank - 1], cols)) continue;
+    c->use[b->id].pad = true;
+    c->spread = true;
+  }
+  return true;
+}
+
 static void pad_rows(Ctx *c, IrBuf *b) {
   if (!c->use[b->id].pad || c->use[b->id].uses & USE_MASK) return;
   int last = b->rank - 1;
@@ -168,7 +187,7 @@ static void pad_rows(Ctx *c, IrBuf *b) {
 
 bool pass_scope(PassCtx *p) {
   IrKernel *k = p->k;
-  Ctx c = {p, scope_uses(p)};
+  Ctx c = {p, scope_uses(p), false};
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (!space_info[k->bufs.data[i]->space].physical) place_by_use(&c, k->bufs.data[i]);
   ir_walk(&k->body, place_by_copy, &c);
@@ -181,6 +200,10 @@ bool pass_scope(PassCtx *p) {
     set_layout(b);
   }
   ir_walk(&k->body, find_padding, &c);
+  do {
+    c.spread = false;
+    ir_walk(&k->body, spread_padding, &c);
+  } while (c.spread);
   for (uint32_t i = 1; i < k->bufs.len; i++) pad_rows(&c, k->bufs.data[i]);
   return ok;
 }

@@ -82,28 +82,6 @@ static void keep_side(IrBlock *b, int side) {
   }
 }
 
-/* ---- allocs to the top -------------------------------------------------------------------------------------- */
-
-typedef struct { Vec(IrStmt *) list; Arena *a; } Allocs;
-static bool gather_alloc(IrStmt *s, void *user) {
-  Allocs *l = user;
-  if (s->op == ST_ALLOC) vec_push(l->a, &l->list, s);
-  return true;
-}
-
-static void hoist_allocs(PassCtx *p) {
-  Allocs l = {.a = p->arena};
-  ir_walk(&p->k->body, gather_alloc, &l);
-  IrStmt *at = NULL;
-  for (uint32_t i = 0; i < l.list.len; i++) {
-    ir_remove(l.list.data[i]);
-    if (at) ir_insert_after(at, l.list.data[i]);
-    else if (p->k->body.first) ir_insert_before(p->k->body.first, l.list.data[i]);
-    else ir_append(&p->k->body, l.list.data[i]);
-    at = l.list.data[i];
-  }
-}
-
 /* Moves what follows the allocs into `side`. */
 static IrStmt *wrap(PassCtx *p, StmtOp op, Loc loc) {
   IrStmt *w = ir_new_stmt(p->k, op, loc);
@@ -312,7 +290,7 @@ bool pass_split(PassCtx *p) {
   if (!h.ok) return false;
   int seen = sides_below(&k->body);
   if (!seen) seen = SIDE_VECTOR;
-  hoist_allocs(p);
+  ir_hoist_allocs(k);
   IrStmt *first = wrap(p, seen & SIDE_CUBE ? ST_CUBE : ST_VECTOR, k->loc);
   IrStmt *cube = seen & SIDE_CUBE ? first : NULL;
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;

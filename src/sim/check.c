@@ -25,7 +25,7 @@ Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const
   Machine *m = c->m;
   char key[64];
   if (fault_known(c, code, at, with)) return NULL;
-  Fault f = {.code = code, .block = c->block, .key = arena_str(&m->arena, fault_key(key, sizeof key, code, at, with))};
+  Fault f = {.code = code, .block = c->block, .at = at, .with = with, .key = arena_str(&m->arena, fault_key(key, sizeof key, code, at, with))};
   if (at) f.loc = at->loc;
   if (with) f.other = with->loc;
   map_set(&m->arena, &m->fault_keys, f.key, strlen(f.key), 1);
@@ -37,7 +37,7 @@ Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const
   va_end(ap);
   f.text = text_str(&t);
   vec_push(&m->arena, &m->faults, f);
-  m->block_faults++;
+  m->block_faults += code != DIAG_SIM_UNINIT; /* those may be consequences, which do not count */
   return &m->faults.data[m->faults.len - 1];
 }
 
@@ -76,32 +76,48 @@ static const SimBuf *buffer_at(const Core *c, const IrStmt *s, const SimBuf *b, 
   return b;
 }
 
+/* One side of a race, for the message. */
+typedef struct { const IrStmt *stmt; const Core *core; Pipe pipe; LaneKind kind; const SimBuf *buf; uint32_t seq; } Party;
+
+static const char *did(LaneKind k) { return k == LANE_READ ? "reads" : k == LANE_ATOMIC ? "adds to" : "writes"; }
+static const char *does(LaneKind k) { return k == LANE_READ ? "read" : k == LANE_ATOMIC ? "add to" : "write"; }
+
+static LaneKind lane_kind(TouchKind k) {
+  return k == TOUCH_READ || k == TOUCH_READ_ANY ? LANE_READ : k == TOUCH_ATOMIC ? LANE_ATOMIC : LANE_WRITE;
+}
+
+/* `first` comes first in the program, whichever the schedule happened to run first. */
 static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *h) {
   Core *c = t->core;
   Machine *m = c->m;
-  const IrStmt *with = m->sim->who[h->who];
-  if (fault_known(c, DIAG_SIM_RACE, t->stmt, with)) return;
-  uint32_t other = h->key / LANE_KINDS;
-  const Core *oc = &m->core[other / COMPS];
-  Pipe op = (Pipe)(other % COMPS);
-  LaneKind ok = (LaneKind)(h->key % LANE_KINDS);
-  const char *mine = kind == TOUCH_READ || kind == TOUCH_READ_ANY ? "reads" : kind == TOUCH_ATOMIC ? "adds to" : "writes";
-  const char *theirs = ok == LANE_READ ? "read" : ok == LANE_ATOMIC ? "add to" : "write";
-  const SimBuf *ob = buffer_at(c, with, b, h->lo);
-  int64_t lo = h->lo - base_of(b), hi = h->hi - base_of(b);
-  const char *through = ob == b ? "them" : arena_printf(&m->arena, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - ob->addr),
-                                                        (long long)(h->hi - 1 - ob->addr), ob->ir->name);
-  const char *who = oc == c ? (op == t->pipe ? "the same pipe" : arena_printf(&m->arena, "pipe %s", pipe_info[op].name))
-                            : arena_printf(&m->arena, "pipe %s of the %s", pipe_info[op].name, where(&m->arena, oc));
-  Fault *f = fault(c, DIAG_SIM_RACE, t->stmt, with,
-                   "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s` on %s may still %s %s (%s)", inst_text(&m->arena, c, t->stmt),
-                   pipe_info[t->pipe].name, mine, (long long)lo, (long long)(hi - 1), b->ir->name, space_info[b->space].name,
-                   inst_text(&m->arena, c, with), who, theirs, through, where(&m->arena, c));
+  Arena *a = &m->arena;
+  uint32_t comp = h->key / LANE_KINDS;
+  Core *oc = &m->core[comp / COMPS];
+  const PipeQueue *oq = &oc->pipe[comp % COMPS];
+  Party first = {m->sim->who[h->who], oc, (Pipe)(comp % COMPS), (LaneKind)(h->key % LANE_KINDS), NULL, 0};
+  Party last = {t->stmt, c, t->pipe, lane_kind(kind), b, t->seq};
+  first.buf = buffer_at(c, first.stmt, b, h->lo);
+  if (oq->tick - h->tick < SEQ_RING) first.seq = oq->seq[h->tick % SEQ_RING];
+  if (oc == c && first.seq > last.seq) {
+    Party x = first;
+    first = last;
+    last = x;
+  }
+  if (fault_known(c, DIAG_SIM_RACE, last.stmt, first.stmt)) return;
+  int64_t lo = h->lo - base_of(last.buf), hi = h->hi - base_of(last.buf);
+  const char *through = first.buf == last.buf ? "them"
+                                              : arena_printf(a, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - base_of(first.buf)),
+                                                             (long long)(h->hi - 1 - base_of(first.buf)), first.buf->ir->name);
+  const char *who = first.core != last.core ? arena_printf(a, "pipe %s of the %s", pipe_info[first.pipe].name, where(a, first.core))
+                    : first.pipe == last.pipe ? "the same pipe" : arena_printf(a, "pipe %s", pipe_info[first.pipe].name);
+  Fault *f = fault(c, DIAG_SIM_RACE, last.stmt, first.stmt, "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s` on %s may still %s %s (%s)",
+                   inst_text(a, c, last.stmt), pipe_info[last.pipe].name, did(last.kind), (long long)lo, (long long)(hi - 1), last.buf->ir->name,
+                   space_info[b->space].name, inst_text(a, c, first.stmt), who, does(first.kind), through, where(a, last.core));
   if (!f) return;
-  fault_other(c, f, "the other access: `%s`", inst_text(&m->arena, c, with));
-  const char *p = pipe_info[op].name, *q = pipe_info[t->pipe].name;
+  fault_other(c, f, "the other access: `%s`", inst_text(a, c, first.stmt));
+  const char *p = pipe_info[first.pipe].name, *q = pipe_info[last.pipe].name;
   if (oc != c) fault_fix(c, f, "order the two cores: a cross_set after the first access, a cross_wait with the same flag before the second");
-  else if (op == t->pipe) fault_fix(c, f, "put `barrier %s` between the two: pipe %s does not wait for its own earlier instructions", p, p);
+  else if (first.pipe == last.pipe) fault_fix(c, f, "put `barrier %s` between the two: pipe %s does not wait for its own earlier instructions", p, p);
   else fault_fix(c, f, "put `set_flag %s -> %s` after the first access and the `wait_flag %s -> %s` with the same flag before the second", p, q, p, q);
 }
 
@@ -120,10 +136,6 @@ static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
 }
 
 /* ---- accesses ----------------------------------------------------------------------------------------------------------- */
-
-static LaneKind lane_kind(TouchKind k) {
-  return k == TOUCH_READ || k == TOUCH_READ_ANY ? LANE_READ : k == TOUCH_ATOMIC ? LANE_ATOMIC : LANE_WRITE;
-}
 
 static void log_access(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count, int64_t stride) {
   Machine *m = t->core->m;
@@ -176,7 +188,7 @@ void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len,
 
 void observe(Core *c, const Entry *e) {
   const Inst *i = e->inst;
-  Toucher t = {c, i->stmt, i->id, (Pipe)i->pipe, false};
+  Toucher t = {c, i->stmt, i->id, e->seq, (Pipe)i->pipe, false};
   i->impl->touch(&t, e);
   t.mark = true;
   i->impl->touch(&t, e);
@@ -184,9 +196,11 @@ void observe(Core *c, const Entry *e) {
 
 void observe_element(Core *c, const Element *el, int64_t at) {
   const SimBuf *b = &c->m->sim->buf[el->buf];
-  Toucher t = {c, el->stmt, el->id, PIPE_S, false};
+  PipeQueue *q = &c->pipe[PIPE_S];
+  Toucher t = {c, el->stmt, el->id, ++c->seq, PIPE_S, false};
   TouchKind kind = el->is_store ? TOUCH_WRITE : TOUCH_READ;
-  c->pipe[PIPE_S].tick++;
+  q->tick++;
+  q->seq[q->tick % SEQ_RING] = t.seq;
   touch(&t, b, kind, at, b->size, 1, b->size);
   t.mark = true;
   touch(&t, b, kind, at, b->size, 1, b->size);

@@ -40,7 +40,7 @@ static bool legal_ub_to_gm(Core *c, Entry *e) {
   return !e->inst->atomic || adds || op_refuse(c, e->inst, "the DMA does not add in this dtype");
 }
 
-/* Bytes behind a UB row that the DMA overwrites with nothing of meaning: up to the next 32-byte block. */
+/* Bytes behind a UB row that the DMA overwrites, up to the next 32-byte block: with the pad value, or with nothing of meaning. */
 static int64_t spoilt(const Core *c, const Entry *e) {
   const SimBuf *b = arg_buf(c, e->inst, 1);
   int64_t used = c->m->sim->used[SPACE_UB], row = e->cols * b->size, end = b->addr + e->v[1].off + (e->rows - 1) * e->pitch[1] + row;
@@ -52,7 +52,7 @@ static void touch_gm_to_ub(Toucher *t, const Entry *e) {
   int64_t row = e->cols * s->size, tail = spoilt(t->core, e);
   touch(t, s, TOUCH_READ, e->v[0].off, row, e->rows, e->pitch[0]);
   touch(t, d, TOUCH_WRITE, e->v[1].off, row, e->rows, e->pitch[1]);
-  if (tail > 0) touch(t, d, TOUCH_SPOIL, e->v[1].off + row, tail, e->rows, e->pitch[1]);
+  if (tail > 0) touch(t, d, e->inst->pad_reg != NO_REG ? TOUCH_WRITE : TOUCH_SPOIL, e->v[1].off + row, tail, e->rows, e->pitch[1]);
 }
 
 static void copy_rows(uint8_t *d, int64_t dp, const uint8_t *s, int64_t sp, int64_t bytes, int64_t rows) {
@@ -68,7 +68,13 @@ static void exec_gm_to_ub(Core *c, const Entry *e) {
   int64_t row = e->cols * s->size, tail = spoilt(c, e);
   uint8_t *to = buf_ptr(c, d, e->v[1].off);
   copy_rows(to, e->pitch[1], buf_ptr(c, s, e->v[0].off), e->pitch[0], row, e->rows);
-  for (int64_t r = 0; r < e->rows && tail > 0; r++) memset(to + r * e->pitch[1] + row, 0xff, (size_t)tail);
+  uint8_t behind[32];
+  memset(behind, 0xff, sizeof behind);
+  if (e->inst->pad_reg != NO_REG && tail > 0) {
+    scalar_store(d->type, behind, scalar_cast(d->type, (DType)e->inst->pad_type, e->pad));
+    for (int x = d->size; x < 32; x++) behind[x] = behind[x - d->size];
+  }
+  for (int64_t r = 0; r < e->rows && tail > 0; r++) memcpy(to + r * e->pitch[1] + row, behind, (size_t)tail);
   c->m->gm_read += row * e->rows;
 }
 

@@ -46,6 +46,7 @@ static bool s_issue(Core *c, const Inst *i) {
   }
   Entry *e = &p->ring[p->tail % p->depth];
   e->inst = i;
+  e->seq = ++c->seq;
   if (i->id_reg != NO_REG) e->id = c->reg[i->id_reg].i;
   if (!resolve(c, i, e)) c->tainted = true;
   if (e->dead && i->op < OP_COUNT) return true;
@@ -165,7 +166,6 @@ static void core_init(Machine *m, Core *c, const Program *prog, int32_t index, i
   }
   int n_flags = CORE_PIPES * CORE_PIPES * s->arch->n_flags;
   c->flag = arena_array(a, Flag, n_flags);
-  for (int f = 0; f < n_flags && s->checks; f++) c->flag[f].clock = arena_array(a, uint32_t, m->n_comp);
   if (!s->prog[0].cross && !s->prog[1].cross) return;
   int n_cross = s->arch->n_cross_flags;
   c->cross = arena_array(a, CrossFlag, n_cross);
@@ -218,7 +218,7 @@ static void core_start(Core *c, int64_t block) {
     memset(c->mem[sp], 0xff, (size_t)s->used[sp]);
     if (c->shadow[sp]) shadow_reset(c->m, c->shadow[sp]);
   }
-  for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++) c->flag[f].set = c->flag[f].wait_tick = 0;
+  for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++) c->flag[f].set = c->flag[f].wait_tick = c->flag[f].first = 0;
   for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) c->cross[f].head = c->cross[f].tail = 0;
   for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) c->sent[f].head = c->sent[f].tail = 0;
   for (int p = 0; p < CORE_PIPES; p++) {
@@ -231,11 +231,7 @@ static void core_start(Core *c, int64_t block) {
 }
 
 
-void machine_run(Machine *m, int64_t first_block) {
-  m->block_faults = 0;
-  m->budget = INT64_C(1) << 30;
-  if (m->gm) gm_shadow_reset(m);
-  for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
+static void run_cores(Machine *m) {
   for (bool moved = true, done = false; moved && !done;) {
     moved = false;
     done = true;
@@ -256,4 +252,12 @@ void machine_run(Machine *m, int64_t first_block) {
     }
   }
   if (m->sim->checks) report_flags_left(m);
+}
+
+void machine_run(Machine *m, int64_t first_block) {
+  m->block_faults = 0;
+  m->budget = INT64_C(1) << 30;
+  if (m->gm) gm_shadow_reset(m);
+  for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
+  run_cores(m);
 }

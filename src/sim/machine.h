@@ -19,6 +19,8 @@ enum {
   MAX_ARGS = 4,
   CORE_PIPES = PIPE_ALL, /* pipes with a queue: all but the pseudo pipe ALL */
   COMPS = 8,             /* clock components a core, at least CORE_PIPES */
+  FLAG_CLOCKS = 4,
+  SEQ_RING = 256,
   CROSS_MODES = 3,
   CROSS_RING = 16,       /* pending sets a cross flag can hold here; chips allow fewer */
   NO_REG = -1
@@ -71,7 +73,8 @@ struct Inst {
   uint8_t cast, cmp;
   bool relu, atomic, trans, maskrep;
   int32_t mode;  /* cross_set */
-  int32_t id_reg, init_reg; /* flag id; mmad init; NO_REG */
+  int32_t id_reg, init_reg, pad_reg; /* flag id; mmad init; gm_to_ub pad; NO_REG */
+  uint8_t pad_type;
   Operand arg[MAX_ARGS];
   const struct OpImpl *impl;
 };
@@ -124,11 +127,13 @@ static inline bool view_flat(const View *v) { return v->nruns == 1; }
 typedef struct {
   const Inst *inst;
   bool dead;             /* nothing to do: an empty region, or a fault already reported */
+  uint32_t seq;          /* place in program order */
   bool has_clock;        /* clock holds what S had seen when it issued this */
   View v[MAX_ARGS];
   Reg s[MAX_ARGS];       /* scalar operands */
   int64_t id;            /* flag */
   bool init;             /* mmad */
+  Reg pad;               /* gm_to_ub with pad */
   /* set by legal: rows x cols steps; pitch in bytes; block: a 32-byte block serves the row */
   int64_t rows, cols, pitch[MAX_ARGS];
   bool block[MAX_ARGS];
@@ -183,7 +188,7 @@ typedef enum {
 typedef struct {
   struct Core *core;
   const IrStmt *stmt;
-  uint32_t who;
+  uint32_t who, seq;
   Pipe pipe;
   bool mark; /* false: look for hazards; true: remember the access */
 } Toucher;
@@ -197,15 +202,17 @@ typedef struct {
   Entry *ring;
   uint32_t head, tail, depth;
   uint32_t tick;  /* instructions this pipe has begun */
+  uint32_t seq[SEQ_RING]; /* by tick: when S issued it, counted over all pipes of the core */
   uint32_t *seen; /* per component: how far this pipe knows the others to be done; its own: itself */
   bool stale;     /* S has learned something since it last issued to this pipe */
 } PipeQueue;
 
 typedef struct {
   uint32_t set;          /* pending sets; more than 1 is a fault */
+  uint32_t first;        /* place of the oldest in `clocks` */
   uint32_t wait_tick;    /* tick of the destination pipe when it last consumed the flag */
   const Inst *setter, *waiter;
-  uint32_t *clock;
+  uint32_t *clocks;      /* one for each pending set, up to FLAG_CLOCKS; NULL before the first set */
 } Flag;
 
 typedef struct {
@@ -225,6 +232,7 @@ typedef struct Core {
   int64_t block;
   Reg *reg;
   int32_t pc;
+  uint32_t seq;      /* instructions and element accesses S has issued */
   SState state;
   const Inst *at;    /* what S waits in */
   uint8_t all;       /* sync_all: 0 on the way, 1 arrived, 2 released */
@@ -240,6 +248,7 @@ typedef struct Core {
 typedef struct {
   DiagCode code;
   int64_t block;
+  const IrStmt *at, *with;
   Loc loc, other;
   const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
 } Fault;
@@ -362,7 +371,7 @@ void shadow_reset(Machine *m, Shadow *s); /* a new block: no byte holds a value 
 struct GmShadow *gm_shadow_new(Machine *m);
 void gm_shadow_reset(Machine *m);
 
-typedef struct { int64_t lo, hi; uint32_t key, who; } Hit; /* bytes of the range, and the access before: lane key, who */
+typedef struct { int64_t lo, hi; uint32_t key, who, tick; } Hit; /* bytes of the range, and the access before: lane key, who, when */
 typedef enum { LANE_READ, LANE_WRITE, LANE_ATOMIC, LANE_KINDS } LaneKind;
 /* Bytes [lo, hi) of a local memory (b NULL) or a GM tensor. */
 bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, const uint32_t *seen,

@@ -125,6 +125,7 @@ bool resolve(Core *c, const Inst *i, Entry *e) {
   e->dead = empty;
   if (i->init_reg != NO_REG) e->init = c->reg[i->init_reg].i != 0;
   else e->init = false;
+  if (i->pad_reg != NO_REG) e->pad = c->reg[i->pad_reg];
   return true;
 }
 

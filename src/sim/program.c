@@ -136,7 +136,7 @@ static bool pipe_on_side(Pipe p, char side) { return pipe_info[p].side == 'b' ||
 
 static void op_inst(Build *b, const IrStmt *s) {
   const OpInfo *info = &op_info[s->op];
-  Inst i = {.id_reg = NO_REG, .init_reg = NO_REG, .n_args = s->n_args, .n_in = (uint8_t)ir_n_in(s->op)};
+  Inst i = {.id_reg = NO_REG, .init_reg = NO_REG, .pad_reg = NO_REG, .n_args = s->n_args, .n_in = (uint8_t)ir_n_in(s->op)};
   if (info->level == 's' || info->pipe == PIPE_NONE || s->n_args > MAX_ARGS) {
     refuse(b, "not an instruction of the lowered level:", info->name);
     return;
@@ -162,12 +162,17 @@ static void op_inst(Build *b, const IrStmt *s) {
   i.cmp = (uint8_t)ir_attr_int(s, ATTR_CMP, CMP_EQ);
   IrExpr *init = ir_attr(s, ATTR_INIT);
   if (init) i.init_reg = expr(b, init);
+  IrExpr *pad = s->op == OP_GM_TO_UB ? ir_attr(s, ATTR_PAD) : NULL;
+  if (pad) {
+    i.pad_reg = expr(b, pad);
+    i.pad_type = pad->type;
+  }
   add_inst(b, &i);
 }
 
 /* The queue a synchronisation statement goes to: set_flag its source's, wait_flag its destination's. */
 static void sync_inst(Build *b, const IrStmt *s) {
-  Inst i = {.id_reg = NO_REG, .init_reg = NO_REG, .src = s->sync.src, .dst = s->sync.dst, .mode = s->sync.mode};
+  Inst i = {.id_reg = NO_REG, .init_reg = NO_REG, .pad_reg = NO_REG, .src = s->sync.src, .dst = s->sync.dst, .mode = s->sync.mode};
   switch (s->op) {
   case ST_SET_FLAG: i.pipe = s->sync.src; break;
   case ST_WAIT_FLAG: i.pipe = s->sync.dst; break;

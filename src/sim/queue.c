@@ -65,6 +65,15 @@ static void set_twice(Core *c, const Inst *i, const Flag *f, int64_t id) {
   else fault_fix(c, x, "make pipe %s wait for pipe %s before it sets the flag again (a flag %s -> %s), or use two flags in turn", src, dst, dst, src);
 }
 
+/* Room for the clock of one more set. Each set has its own, so that a wait learns only of the set it takes. */
+static uint32_t *flag_clock(Core *c, Flag *f) {
+  int64_t n = c->m->n_comp;
+  if (!f->clocks) f->clocks = arena_array(&c->m->arena, uint32_t, n * FLAG_CLOCKS);
+  uint32_t *clock = f->clocks + (f->first + f->set) % FLAG_CLOCKS * n;
+  if (f->set >= FLAG_CLOCKS) return f->clocks + (f->first + FLAG_CLOCKS - 1) % FLAG_CLOCKS * n; /* a fault long since: the last takes it too */
+  return memset(clock, 0, sizeof *clock * (size_t)n);
+}
+
 static void set_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
   Flag *f = flag_of(c, i, id);
   if (!f) {
@@ -73,8 +82,7 @@ static void set_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
   }
   if (c->m->n_comp) {
     if (f->set || (f->waiter && f->wait_tick > c->pipe[p].seen[comp(c, i->dst)])) set_twice(c, i, f, id);
-    if (!f->set) memset(f->clock, 0, sizeof(uint32_t) * (size_t)c->m->n_comp);
-    publish(c, p, f->clock);
+    publish(c, p, flag_clock(c, f));
   }
   f->set++;
   f->setter = i;
@@ -86,10 +94,12 @@ static void wait_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
     no_flag(c, i, id, c->m->sim->arch->n_flags);
     return;
   }
+  const uint32_t *clock = c->m->n_comp ? f->clocks + f->first * (uint32_t)c->m->n_comp : NULL;
   f->set--;
+  f->first = (f->first + 1) % FLAG_CLOCKS;
   f->waiter = i;
   f->wait_tick = c->pipe[p].tick;
-  if (c->m->n_comp) learn(c, p, f->clock);
+  if (clock) learn(c, p, clock);
 }
 
 /* ---- cross-core flags ---------------------------------------------------------------------------------------------------- */
@@ -255,6 +265,7 @@ void issue(Core *c, Pipe p) {
   Entry *e = &q->ring[q->head % q->depth];
   const Inst *i = e->inst;
   q->tick++;
+  q->seq[q->tick % SEQ_RING] = e->seq;
   if (e->has_clock) clock_join(q->seen, e->clock, c->m->n_comp);
   if (i->op >= OP_COUNT) {
     do_sync(c, i, p, e->id);
@@ -274,17 +285,27 @@ static const char *core_name(Arena *a, const Core *c) {
   return c->vid < 0 ? "cube core" : c->m->sim->cores_per_block > 1 ? arena_printf(a, "vector core %d", c->vid) : "vector core";
 }
 
+/* Has the pipe that would set this flag nothing left to do? Then the wait is not just part of a chain. */
+static bool never_set(const Core *c, const Inst *i) {
+  if (i->op != ST_WAIT_FLAG) return false;
+  const PipeQueue *q = &c->pipe[i->src];
+  return i->src == PIPE_S ? c->state == S_DONE : c->state == S_DONE && q->head == q->tail;
+}
+
 static void waiting_line(Machine *m, Text *t, const Core *c, int p, const Inst *i, int64_t id, bool full) {
   Arena *a = &m->arena;
   text_printf(t, "\n  %s, pipe %s, %s: ", where(a, c), pipe_info[p].name, ir_loc_str(a, m->sim->k->module, i->stmt->loc));
   if (full) text_printf(t, "no room in the queue of pipe %s for `%s`", pipe_info[i->pipe].name, inst_text(a, c, i->stmt));
   else if (i->op == ST_SYNC_ALL && c->all) text_put(t, "sync_all waits for the other cores");
   else if (i->op == ST_SYNC_ALL || i->op == ST_BARRIER) text_printf(t, "`%s` waits for the pipes of its core", inst_text(a, c, i->stmt));
-  else text_printf(t, "`%s` waits for flag #%lld, which nobody sets", inst_text(a, c, i->stmt), (long long)id);
+  else if (i->op == ST_CROSS_WAIT) text_printf(t, "`%s` waits for cross-core flag #%lld", inst_text(a, c, i->stmt), (long long)id);
+  else text_printf(t, "`%s` waits for flag #%lld, %s", inst_text(a, c, i->stmt), (long long)id,
+                   never_set(c, i) ? "which nothing sets any more" : arena_printf(a, "which pipe %s has not come to set", pipe_info[i->src].name));
 }
 
 void report_deadlock(Machine *m) {
-  Core *first_core = NULL, *some = &m->core[0];
+  Core *first_core = NULL, *some;
+  bool root_found = false;
   const IrStmt *first = NULL, *second = NULL;
   Text t;
   int n = 0;
@@ -298,8 +319,11 @@ void report_deadlock(Machine *m) {
       const Inst *i = p ? q->ring[q->head % q->depth].inst : c->at;
       int64_t id = p ? q->ring[q->head % q->depth].id : i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
       if (n++ < 12) waiting_line(m, &t, c, p, i, id, !p && c->state == S_QUEUE);
-      if (!first) first = i->stmt, first_core = c;
-      else if (!second && i->stmt != first) second = i->stmt;
+      bool root = never_set(c, i) && !root_found;
+      root_found |= root;
+      if (!first || root) second = first, first = i->stmt, first_core = c;
+      else if (!second) second = i->stmt;
+      if (second == first) second = NULL;
     }
   }
   if (n > 12) text_printf(&t, "\n  and %d more", n - 12);

@@ -279,6 +279,15 @@ static void run_workers(Run *r, int n) {
 
 /* ---- results --------------------------------------------------------------------------------------------------------------- */
 
+/* A read that came too early finds no value and races with the write to come: the race is the fault. */
+static bool is_consequence(const FaultList *l, const Fault *u) {
+  for (uint32_t i = 0; i < l->len && u->code == DIAG_SIM_UNINIT; i++) {
+    const Fault *r = &l->data[i];
+    if (r->code == DIAG_SIM_RACE && r->block <= u->block && (r->at == u->at || r->with == u->at)) return true;
+  }
+  return false;
+}
+
 static void collect(Run *r) {
   Sim *s = &r->sim;
   FaultList all = {0}, kept = {0};
@@ -297,7 +306,7 @@ static void collect(Run *r) {
     }
   }
   for (uint32_t f = 0; f < all.len; f++) {
-    bool seen = false;
+    bool seen = is_consequence(&all, &all.data[f]);
     for (uint32_t x = 0; x < kept.len; x++) seen |= !strcmp(kept.data[x].key, all.data[f].key);
     if (!seen) vec_push(&r->arena, &kept, all.data[f]);
   }

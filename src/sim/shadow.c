@@ -168,13 +168,14 @@ static bool any_split(const Page *p, int g0, int g1) {
 
 /* ---- conflicts ----------------------------------------------------------------------------------------------------------- */
 
-static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, int *byte, uint32_t *who) {
+static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, int *byte, uint32_t *who, uint32_t *tick) {
   for (const SplitLane *l = p->split[g]; l; l = l->next) {
     if (l->key != key) continue;
     for (int i = 0; i < GRANULE; i++)
       if (mask >> i & 1 && l->tick[i] > limit) {
         *byte = i;
         *who = l->who[i];
+        *tick = l->tick[i];
         return true;
       }
   }
@@ -185,11 +186,11 @@ static bool lane_conflict(const Part *p, int lane, uint32_t limit, Hit *hit) {
   const Lane *l = p->page->lane[lane];
   if (!any_later(&l->tick[p->g0], p->g1 - p->g0 + 1, limit)) return false;
   for (int g = p->g0; g <= p->g1; g++) {
-    uint32_t mask = part_mask(p, g), who = l->who[g];
+    uint32_t mask = part_mask(p, g), who = l->who[g], tick = l->tick[g];
     if (l->tick[g] <= limit || !mask) continue;
     int byte = __builtin_ctz(mask);
-    if (is_split(p->page, g) && !split_conflict(p->page, g, mask, p->page->key[lane], limit, &byte, &who)) continue;
-    *hit = (Hit){p->start + g * GRANULE + byte, 0, p->page->key[lane], who};
+    if (is_split(p->page, g) && !split_conflict(p->page, g, mask, p->page->key[lane], limit, &byte, &who, &tick)) continue;
+    *hit = (Hit){p->start + g * GRANULE + byte, 0, p->page->key[lane], who, tick};
     for (; g < p->g1 && l->tick[g + 1] > limit && l->who[g + 1] == who; g++) {}
     hit->hi = max_i64(hit->lo + 1, p->start + g * GRANULE + 32 - __builtin_clz(part_mask(p, g)));
     return true;
@@ -287,7 +288,7 @@ bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_
       while (!(part_mask(&p, g) & ~p.page->init[g])) g++;
       uint32_t bad = part_mask(&p, g) & ~p.page->init[g];
       int from = __builtin_ctz(bad);
-      *hit = (Hit){p.start + g * GRANULE + from, 0, 0, 0};
+      *hit = (Hit){p.start + g * GRANULE + from, 0, 0, 0, 0};
       uint32_t good = ~bad & (~UINT32_C(0) << from);
       if (good) {
         hit->hi = p.start + g * GRANULE + __builtin_ctz(good);

@@ -319,6 +319,17 @@ static void put_infix(CWriter *w, Text *t, const IrExpr *e, const char *op, int 
   if (prec > p) text_put(t, ")");
 }
 
+/* The start of a call that rounds a float to a whole one; false: the dialect has none. */
+static bool put_whole(CWriter *w, Text *t, const char *how) {
+  if (w->dialect->float_to_int) {
+    text_printf(t, w->dialect->float_to_int, how);
+    text_put(t, "(");
+    return true;
+  }
+  cw_refuse(w, DIAG_EMIT_SCALAR, "use a vector op, or target ascendc", "floor, ceil and round of a scalar are not written for it");
+  return false;
+}
+
 static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
   bool mod = e->op == EX_MOD;
   if (dtype_is_float(e->type)) {
@@ -326,8 +337,7 @@ static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
       cw_refuse(w, DIAG_EMIT_SCALAR, "compute it with vector instructions", "the scalar unit has no remainder of floats");
       return;
     }
-    text_printf(t, w->dialect->float_to_int, "Floor");
-    text_put(t, "(");
+    if (!put_whole(w, t, "Floor")) return;
     put_infix(w, t, e, "/", 10, 0);
     text_put(t, ")");
   } else if (cw_not_negative(w, e->arg[0]) && cw_not_negative(w, e->arg[1])) {
@@ -358,8 +368,7 @@ static void put_function(CWriter *w, Text *t, const IrExpr *e) {
       put(w, t, e->arg[0], 12);
       return;
     }
-    text_printf(t, w->dialect->float_to_int, e->op == EX_FLOOR ? "Floor" : e->op == EX_CEIL ? "Ceil" : "Rint");
-    text_put(t, "(");
+    if (!put_whole(w, t, e->op == EX_FLOOR ? "Floor" : e->op == EX_CEIL ? "Ceil" : "Rint")) return;
     put_float(w, t, e->arg[0], 0);
     text_put(t, ")");
     return;

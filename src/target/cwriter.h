@@ -17,7 +17,7 @@ typedef struct {
   void (*stmt)(CWriter *w, const IrStmt *s);          /* ops and synchronisation */
   void (*before)(CWriter *w, const IrStmt *s);        /* NULL or: what must happen before s reads its scalars */
   const char *bf16_to_float, *bf16_from_float;        /* function names */
-  const char *float_to_int;                           /* function of a float, with %s for floor, ceil, rint */
+  const char *float_to_int;                           /* "%sOf": called with Floor, Ceil, Rint; NULL: none */
 } CDialect;
 
 /* Small functions that the output defines when a body needs them. The first ones are the same in every dialect. */

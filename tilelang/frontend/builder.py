@@ -44,7 +44,11 @@ def current(what):
     """The builder of the kernel being traced."""
     b = getattr(_local, "builder", None)
     if b is None:
-        fail(1006, f"{what} is used outside a kernel", fix="it belongs into a function marked @T.prim_func (or @T.macro, called from one)")
+        fail(
+            1006,
+            f"{what} is used outside a kernel",
+            fix="it belongs into a function marked @T.prim_func (or @T.macro, called from one)",
+        )
     return b
 
 
@@ -92,9 +96,17 @@ class Builder:
 
     def emit(self, head, kind="op", at=None):
         if not self.kernel_open:
-            fail(1006, f"'{head[0].split()[0]}' stands outside `with T.Kernel(...)`", fix="move it into the body of T.Kernel")
+            fail(
+                1006,
+                f"'{head[0].split()[0]}' stands outside `with T.Kernel(...)`",
+                fix="move it into the body of T.Kernel",
+            )
         if self.parallel and kind not in ("store", "let", "assign", "var"):
-            fail(1006, f"'{head[0].split()[0]}' stands inside T.Parallel, which takes assignments to elements only", fix="move it out of the T.Parallel loop, or use T.serial")
+            fail(
+                1006,
+                f"'{head[0].split()[0]}' stands inside T.Parallel, which takes assignments to elements only",
+                fix="move it out of the T.Parallel loop, or use T.serial",
+            )
         s = Stmt(kind, head, self.loc(at))
         self.blocks[-1].append(s)
         return s
@@ -102,9 +114,17 @@ class Builder:
     def open(self, kind, head, at=None):
         """A statement with a block, entered; close() leaves it."""
         if not self.kernel_open:
-            fail(1006, f"a run-time '{kind}' stands outside `with T.Kernel(...)`", fix="move it into the body of T.Kernel")
+            fail(
+                1006,
+                f"a run-time '{kind}' stands outside `with T.Kernel(...)`",
+                fix="move it into the body of T.Kernel",
+            )
         if self.parallel and kind not in ("parallel", "if"):
-            fail(1006, f"a run-time '{kind}' inside T.Parallel", fix="T.Parallel takes assignments and `if`; put the loop outside, or use T.serial")
+            fail(
+                1006,
+                f"a run-time '{kind}' inside T.Parallel",
+                fix="T.Parallel takes assignments and `if`; put the loop outside, or use T.serial",
+            )
         s = Stmt(kind, head, self.loc(at), [])
         self.blocks[-1].append(s)
         self.blocks.append(s.body)
@@ -145,15 +165,27 @@ class Builder:
         if isinstance(buf, Region):
             target = buf[idx]
             if not isinstance(target, Element):
-                fail(1004, f"{describe(target)} is a tile and cannot be assigned to", fix="T.copy(src, dst) or T.tile.fill(dst, value)")
+                fail(
+                    1004,
+                    f"{describe(target)} is a tile and cannot be assigned to",
+                    fix="T.copy(src, dst) or T.tile.fill(dst, value)",
+                )
             buf, index = target.buf, list(target.idx)
         else:
             index, _, points = _split_index(buf, idx)
             if not all(points):
                 region = buf[idx]
-                fail(1004, f"{describe(region)} is a tile and cannot be assigned to", fix="T.copy(src, dst) or T.tile.fill(dst, value)")
+                fail(
+                    1004,
+                    f"{describe(region)} is a tile and cannot be assigned to",
+                    fix="T.copy(src, dst) or T.tile.fill(dst, value)",
+                )
         if isinstance(value, (Buffer, Region)):
-            fail(1004, f"an element of {describe(buf)} cannot take the tile {describe(value)}", fix="index it, or T.copy(src, dst)")
+            fail(
+                1004,
+                f"an element of {describe(buf)} cannot take the tile {describe(value)}",
+                fix="index it, or T.copy(src, dst)",
+            )
         if isinstance(value, Poison):
             value._use()
         if not isinstance(value, Expr) and _number(value) is None:
@@ -167,7 +199,10 @@ class Builder:
                 sign = " += "
                 value = value if op == "+" else unary("neg", value)
                 if op == "-" and not self._reduces(index):
-                    sign, value = " = ", binary("-", Element(buf, tuple(index)), wrap(value.args[0] if value.op == "neg" else -value))
+                    sign, value = (
+                        " = ",
+                        binary("-", Element(buf, tuple(index)), wrap(value.args[0] if value.op == "neg" else -value)),
+                    )
             else:
                 value = binary(op, Element(buf, tuple(index)), value)
         head = [Element(buf, tuple(index)), sign, cast(value, buf.dtype)]
@@ -195,7 +230,12 @@ class Builder:
 
     def finish(self):
         if self.grid is None:
-            self.error(1010, f"kernel '{self.name}' has no `with T.Kernel(...)`", fix="with T.Kernel(blocks) as bx:", at=self.where)
+            self.error(
+                1010,
+                f"kernel '{self.name}' has no `with T.Kernel(...)`",
+                fix="with T.Kernel(blocks) as bx:",
+                at=self.where,
+            )
         if self.errors:
             raise CompileError(self.errors)
 

@@ -37,38 +37,101 @@ class Expr:
         self.op, self.args, self.dtype = op, args, dtype
         self.pure = all(a.pure for a in args if isinstance(a, Expr)) if pure is None else pure
 
-    def __add__(self, o): return binary("+", self, o)
-    def __radd__(self, o): return binary("+", o, self)
-    def __sub__(self, o): return binary("-", self, o)
-    def __rsub__(self, o): return binary("-", o, self)
-    def __mul__(self, o): return binary("*", self, o)
-    def __rmul__(self, o): return binary("*", o, self)
-    def __truediv__(self, o): return binary("/", self, o)
-    def __rtruediv__(self, o): return binary("/", o, self)
-    def __floordiv__(self, o): return binary("//", self, o)
-    def __rfloordiv__(self, o): return binary("//", o, self)
-    def __mod__(self, o): return binary("%", self, o)
-    def __rmod__(self, o): return binary("%", o, self)
-    def __pow__(self, o): return binary("pow", self, o)
-    def __rpow__(self, o): return binary("pow", o, self)
-    def __lshift__(self, o): return binary("<<", self, o)
-    def __rlshift__(self, o): return binary("<<", o, self)
-    def __rshift__(self, o): return binary(">>", self, o)
-    def __rrshift__(self, o): return binary(">>", o, self)
-    def __and__(self, o): return binary("&", self, o)
-    def __rand__(self, o): return binary("&", o, self)
-    def __or__(self, o): return binary("|", self, o)
-    def __ror__(self, o): return binary("|", o, self)
-    def __xor__(self, o): return binary("^", self, o)
-    def __rxor__(self, o): return binary("^", o, self)
-    def __lt__(self, o): return binary("<", self, o)
-    def __le__(self, o): return binary("<=", self, o)
-    def __gt__(self, o): return binary(">", self, o)
-    def __ge__(self, o): return binary(">=", self, o)
-    def __neg__(self): return unary("neg", self)
-    def __pos__(self): return self
-    def __invert__(self): return unary("~" if self.dtype != "bool" else "!", self)
-    def __abs__(self): return unary("abs", self)
+    def __add__(self, o):
+        return binary("+", self, o)
+
+    def __radd__(self, o):
+        return binary("+", o, self)
+
+    def __sub__(self, o):
+        return binary("-", self, o)
+
+    def __rsub__(self, o):
+        return binary("-", o, self)
+
+    def __mul__(self, o):
+        return binary("*", self, o)
+
+    def __rmul__(self, o):
+        return binary("*", o, self)
+
+    def __truediv__(self, o):
+        return binary("/", self, o)
+
+    def __rtruediv__(self, o):
+        return binary("/", o, self)
+
+    def __floordiv__(self, o):
+        return binary("//", self, o)
+
+    def __rfloordiv__(self, o):
+        return binary("//", o, self)
+
+    def __mod__(self, o):
+        return binary("%", self, o)
+
+    def __rmod__(self, o):
+        return binary("%", o, self)
+
+    def __pow__(self, o):
+        return binary("pow", self, o)
+
+    def __rpow__(self, o):
+        return binary("pow", o, self)
+
+    def __lshift__(self, o):
+        return binary("<<", self, o)
+
+    def __rlshift__(self, o):
+        return binary("<<", o, self)
+
+    def __rshift__(self, o):
+        return binary(">>", self, o)
+
+    def __rrshift__(self, o):
+        return binary(">>", o, self)
+
+    def __and__(self, o):
+        return binary("&", self, o)
+
+    def __rand__(self, o):
+        return binary("&", o, self)
+
+    def __or__(self, o):
+        return binary("|", self, o)
+
+    def __ror__(self, o):
+        return binary("|", o, self)
+
+    def __xor__(self, o):
+        return binary("^", self, o)
+
+    def __rxor__(self, o):
+        return binary("^", o, self)
+
+    def __lt__(self, o):
+        return binary("<", self, o)
+
+    def __le__(self, o):
+        return binary("<=", self, o)
+
+    def __gt__(self, o):
+        return binary(">", self, o)
+
+    def __ge__(self, o):
+        return binary(">=", self, o)
+
+    def __neg__(self):
+        return unary("neg", self)
+
+    def __pos__(self):
+        return self
+
+    def __invert__(self):
+        return unary("~" if self.dtype != "bool" else "!", self)
+
+    def __abs__(self):
+        return unary("abs", self)
 
     def __eq__(self, o):
         return binary("==", self, o) if _is_scalar(o) else NotImplemented
@@ -90,7 +153,10 @@ class Expr:
         )
 
     def __index__(self):
-        self._python_value("an integer", "index Python lists with Python numbers only: T.unroll(n) gives Python numbers, T.serial and range do not")
+        self._python_value(
+            "an integer",
+            "index Python lists with Python numbers only: T.unroll(n) gives Python numbers, T.serial and range do not",
+        )
 
     __int__ = __index__
 
@@ -154,7 +220,12 @@ class Poison:
         object.__setattr__(self, "_at", at)
 
     def _use(self, *args, **kwargs):
-        fail(1008, f"'{self._name}' {self._why}", fix=self._fix, other=place(self._at, f"here '{self._name}' gets its value"))
+        fail(
+            1008,
+            f"'{self._name}' {self._why}",
+            fix=self._fix,
+            other=place(self._at, f"here '{self._name}' gets its value"),
+        )
 
     def __getattr__(self, name):
         self._use()
@@ -258,7 +329,11 @@ def common_dtype(a, b):
 def cast(v, dtype):
     dtype = DType(dtype)
     if isinstance(v, (Buffer, Region)):
-        fail(1004, f"T.{dtype}(...) converts one value, {describe(v)} is a tile", fix="T.tile.cast(dst, src, mode, count) converts a tile; T.copy converts too")
+        fail(
+            1004,
+            f"T.{dtype}(...) converts one value, {describe(v)} is a tile",
+            fix="T.tile.cast(dst, src, mode, count) converts a tile; T.copy converts too",
+        )
     e = wrap(v, dtype)
     if e.dtype == dtype:
         return e
@@ -276,7 +351,11 @@ def binary(op, a, b):
     for side in (a, b):
         if isinstance(side, (Buffer, Region)):
             word = _PYTHON_WORD.get(op, op)
-            fail(1004, f"'{word}' works on elements, {describe(side)} is a tile", fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.* on whole tiles")
+            fail(
+                1004,
+                f"'{word}' works on elements, {describe(side)} is a tile",
+                fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.* on whole tiles",
+            )
         if not _is_scalar(side):
             if isinstance(side, Poison):
                 side._use()
@@ -362,7 +441,11 @@ def _simplify(op, a, b):
 
 def unary(op, a):
     if isinstance(a, (Buffer, Region)):
-        fail(1004, f"'{op}' works on elements, {describe(a)} is a tile", fix=f"index it inside T.Parallel, or use T.tile.{op}")
+        fail(
+            1004,
+            f"'{op}' works on elements, {describe(a)} is a tile",
+            fix=f"index it inside T.Parallel, or use T.tile.{op}",
+        )
     a = wrap(a)
     if op == "!":
         a = to_bool(a)
@@ -538,12 +621,18 @@ def evaluate(e, env):
 
 
 def _tile_arithmetic(self, *args):
-    fail(1004, f"{describe(self)} is a tile; operators work on elements", fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.*")
+    fail(
+        1004,
+        f"{describe(self)} is a tile; operators work on elements",
+        fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.*",
+    )
 
 
 class _Tile:
     __slots__ = ()
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _tile_arithmetic
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = (
+        _tile_arithmetic
+    )
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = _tile_arithmetic
     __pow__ = __floordiv__ = __mod__ = __and__ = __or__ = __matmul__ = _tile_arithmetic
 
@@ -621,7 +710,11 @@ def _split_index(buf, idx):
         at = next(n for n, i in enumerate(idx) if i is Ellipsis)
         idx[at : at + 1] = [slice(None)] * (len(buf.shape) - len(idx) + 1)
     if len(idx) > len(buf.shape):
-        fail(1011, f"{describe(buf)} has {len(buf.shape)} dimensions, {len(idx)} indices are given", other=place(buf.at, f"'{buf.name}' is made here"))
+        fail(
+            1011,
+            f"{describe(buf)} has {len(buf.shape)} dimensions, {len(idx)} indices are given",
+            other=place(buf.at, f"'{buf.name}' is made here"),
+        )
     idx += [slice(None)] * (len(buf.shape) - len(idx))
     offs, exts, points = [], [], []
     for d, (i, size) in enumerate(zip(idx, buf.shape)):
@@ -630,17 +723,41 @@ def _split_index(buf, idx):
             points.append(True)
         else:
             if i.step not in (None, 1):
-                fail(1011, f"a slice with step {show(i.step)} of {describe(buf)}", fix="slices are contiguous; loop over the rows instead")
+                fail(
+                    1011,
+                    f"a slice with step {show(i.step)} of {describe(buf)}",
+                    fix="slices are contiguous; loop over the rows instead",
+                )
             off = _from_end(as_index(0 if i.start is None else i.start), size)
             stop = _from_end(as_index(size if i.stop is None else i.stop), size)
             ext = subtract(stop, off)
             points.append(False)
-        if isinstance(off, int) and isinstance(size, int) and not isinstance(i, slice) and not 0 <= off < size and buf.space != "gm":
-            fail(1011, f"index {show(off)} in dimension {d} of {describe(buf)}, which has {size}", other=place(buf.at, f"'{buf.name}' is made here"))
+        if (
+            isinstance(off, int)
+            and isinstance(size, int)
+            and not isinstance(i, slice)
+            and not 0 <= off < size
+            and buf.space != "gm"
+        ):
+            fail(
+                1011,
+                f"index {show(off)} in dimension {d} of {describe(buf)}, which has {size}",
+                other=place(buf.at, f"'{buf.name}' is made here"),
+            )
         if isinstance(ext, int) and ext <= 0 and not (isinstance(size, int) and size == 0):
             fail(1011, f"an empty slice in dimension {d} of {describe(buf)}: {show(off)} to {show(stop)}")
-        if isinstance(off, int) and isinstance(ext, int) and isinstance(size, int) and off + ext > size and buf.space != "gm":
-            fail(1011, f"slice {off}:{off + ext} in dimension {d} of {describe(buf)}, which has {size}", other=place(buf.at, f"'{buf.name}' is made here"))
+        if (
+            isinstance(off, int)
+            and isinstance(ext, int)
+            and isinstance(size, int)
+            and off + ext > size
+            and buf.space != "gm"
+        ):
+            fail(
+                1011,
+                f"slice {off}:{off + ext} in dimension {d} of {describe(buf)}, which has {size}",
+                other=place(buf.at, f"'{buf.name}' is made here"),
+            )
         offs.append(off)
         exts.append(ext)
     return offs, exts, points
@@ -678,5 +795,3 @@ def dims(shape, what):
     """A shape argument as a tuple of sizes; a single size is a 1-D shape."""
     items = shape if isinstance(shape, (tuple, list)) else (shape,)
     return tuple(as_index(s, f"a size of {what}") for s in items)
-
-

@@ -227,7 +227,9 @@ class Frame:
         out = []
         for n in names:
             before = saved.get(n, _ABSENT)
-            out.append(self._back(n, _unknown(n, "the other branch of a run-time `if`", h.at) if before is _ABSENT else before))
+            out.append(
+                self._back(n, _unknown(n, "the other branch of a run-time `if`", h.at) if before is _ABSENT else before)
+            )
         return tuple(out)
 
     def merge(self, h, saved, now, names):
@@ -269,13 +271,19 @@ class Frame:
             b.emit([word], word)
             return False
         if b is not None and b.control > h.control:
-            fail(1006, f"`{word}` of a loop that Python runs, under an `if` that the chip decides", fix="make the loop a run-time loop: T.serial")
+            fail(
+                1006,
+                f"`{word}` of a loop that Python runs, under an `if` that the chip decides",
+                fix="make the loop a run-time loop: T.serial",
+            )
         return True
 
     def ret(self, value):
         b = active()
         if b is not None and b.control > self.control:
-            fail(1006, "`return` inside a run-time loop or `if`", fix="wrap the rest of the kernel in the opposite `if`")
+            fail(
+                1006, "`return` inside a run-time loop or `if`", fix="wrap the rest of the kernel in the opposite `if`"
+            )
         return value
 
     def with_(self, obj, names):

@@ -46,7 +46,11 @@ def parse(fn):
     try:
         tree = ast.parse("if 1:\n" + text if pad else text)
     except SyntaxError as e:
-        fail(1009, f"the source of '{fn.__name__}' cannot be read by itself: {e.msg}", at=(fn.__code__.co_filename, first, pad + 1))
+        fail(
+            1009,
+            f"the source of '{fn.__name__}' cannot be read by itself: {e.msg}",
+            at=(fn.__code__.co_filename, first, pad + 1),
+        )
     if pad:
         tree = tree.body[0]
         ast.increment_lineno(tree, first - 2)
@@ -55,7 +59,12 @@ def parse(fn):
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
             return node
-    fail(1009, f"'{fn.__name__}' is not a `def`", fix="kernels and macros are written with def", at=(fn.__code__.co_filename, first, pad + 1))
+    fail(
+        1009,
+        f"'{fn.__name__}' is not a `def`",
+        fix="kernels and macros are written with def",
+        at=(fn.__code__.co_filename, first, pad + 1),
+    )
 
 
 def _stored(nodes):
@@ -262,7 +271,9 @@ class Rewriter(ast.NodeTransformer):
         if not isinstance(node.target, ast.Name):
             return None
         n = node.target.id
-        return ast.Assign([ast.Name(n, ast.Store())], _call("annotate", _const(n), _lambda(annotation), _lambda(_name(n))))
+        return ast.Assign(
+            [ast.Name(n, ast.Store())], _call("annotate", _const(n), _lambda(annotation), _lambda(_name(n)))
+        )
 
     def visit_AugAssign(self, node):
         value, op = self.visit(node.value), _const(_BINOPS[type(node.op)])
@@ -411,7 +422,9 @@ def _compile(fn):
     arguments = [ast.arg(n) for n in free + [MAKE]]
     outer = ast.FunctionDef(
         name="__tl_outer",
-        args=ast.arguments(posonlyargs=[], args=arguments, vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]),
+        args=ast.arguments(
+            posonlyargs=[], args=arguments, vararg=None, kwonlyargs=[], kw_defaults=[], kwarg=None, defaults=[]
+        ),
         body=[tree, ast.Return(_name(tree.name))],
         decorator_list=[],
     )

@@ -73,14 +73,21 @@ def make_param(builder, name, annotation, where):
     """The value a parameter has in the body; registers it."""
     if isinstance(annotation, TensorType) or annotation is TensorType:
         if annotation is TensorType:
-            fail(1010, f"parameter '{name}' of '{builder.name}' is T.Tensor without a shape", fix=f"{name}: T.Tensor((M, N), 'float16')", at=where)
+            fail(
+                1010,
+                f"parameter '{name}' of '{builder.name}' is T.Tensor without a shape",
+                fix=f"{name}: T.Tensor((M, N), 'float16')",
+                at=where,
+            )
         p = Buffer(name, annotation.shape, annotation.dtype, "gm", where)
     elif isinstance(annotation, str) or annotation in (int, float, bool):
         p = Var(name, DType(annotation), "param")
     else:
         fail(
             1010,
-            f"parameter '{name}' of '{builder.name}' has the annotation {annotation!r}" if annotation is not None else f"parameter '{name}' of '{builder.name}' has no annotation",
+            f"parameter '{name}' of '{builder.name}' has the annotation {annotation!r}"
+            if annotation is not None
+            else f"parameter '{name}' of '{builder.name}' has no annotation",
             fix=f"{name}: T.Tensor((M, N), 'float16') for a tensor, {name}: T.int32 for a scalar",
             at=where,
         )
@@ -109,7 +116,12 @@ class PrimFunc:
             args = [make_param(b, n, notes.get(n), where) for n in names]
             result = run(**dict(zip(names, args)))
             if result is not None and not isinstance(result, (Buffer, tuple, list)):
-                fail(1010, f"'{fn.__name__}' returns {result!r}", fix="a prim_func writes its results to its tensor parameters", at=where)
+                fail(
+                    1010,
+                    f"'{fn.__name__}' returns {result!r}",
+                    fix="a prim_func writes its results to its tensor parameters",
+                    at=where,
+                )
             b.finish()
         self.traced = Traced(b, time.perf_counter() - began)
         self.where = where
@@ -130,7 +142,11 @@ class PrimFunc:
 
     def __call__(self, *args, **kwargs):
         if active() is not None:
-            fail(1006, f"the kernel '{self.__name__}' is called from inside another kernel", fix="mark a function to be inlined with @T.macro")
+            fail(
+                1006,
+                f"the kernel '{self.__name__}' is called from inside another kernel",
+                fix="mark a function to be inlined with @T.macro",
+            )
         return self.compiled()(*args, **kwargs)
 
     def __getattr__(self, name):

@@ -133,7 +133,11 @@ def _name_of(dtype):
         from ..errors import fail, nearest
 
         near = nearest(name, list(IR_NAME) + list(_ALIAS))
-        fail(1003, f"'{name}' is not a dtype of this compiler", fix=f"use one of {', '.join(IR_NAME)}" if not near else f"did you mean '{near}'?")
+        fail(
+            1003,
+            f"'{name}' is not a dtype of this compiler",
+            fix=f"use one of {', '.join(IR_NAME)}" if not near else f"did you mean '{near}'?",
+        )
     return name
 
 

@@ -18,18 +18,34 @@ class Kernel:
         if b.grid is not None:
             fail(1006, "a second T.Kernel in one kernel", fix="one prim_func has one T.Kernel; make two prim_funcs")
         if not 1 <= len(blocks) <= 3:
-            fail(1004, f"T.Kernel takes 1 to 3 numbers of blocks, not {len(blocks)}", fix="T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64))")
+            fail(
+                1004,
+                f"T.Kernel takes 1 to 3 numbers of blocks, not {len(blocks)}",
+                fix="T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64))",
+            )
         self.blocks = dims(blocks, "the grid")
         for n in self.blocks:
             if isinstance(n, int) and n < 0:
                 fail(1004, f"T.Kernel with {n} blocks")
             if not isinstance(n, int) and not n.pure:
-                fail(1004, f"the number of blocks {n!r} is read from memory", fix="pass it as a scalar parameter `n: T.int32`, or take a fixed number and test inside")
+                fail(
+                    1004,
+                    f"the number of blocks {n!r} is read from memory",
+                    fix="pass it as a scalar parameter `n: T.int32`, or take a fixed number and test inside",
+                )
         if is_npu and len(blocks) != 1:
-            fail(1004, f"T.Kernel(..., is_npu=True) takes one number of blocks, not {len(blocks)}", fix="leave is_npu out: the grid may have 3 dimensions")
+            fail(
+                1004,
+                f"T.Kernel(..., is_npu=True) takes one number of blocks, not {len(blocks)}",
+                fix="leave is_npu out: the grid may have 3 dimensions",
+            )
         self.vid = is_npu and threads is None
         if is_npu and threads not in (None, 1, 2):
-            fail(1004, f"T.Kernel(..., is_npu=True) with threads={threads}", fix="threads=1 or threads=2 (vector cores a cube core)")
+            fail(
+                1004,
+                f"T.Kernel(..., is_npu=True) with threads={threads}",
+                fix="threads=1 or threads=2 (vector cores a cube core)",
+            )
         if not is_npu and threads not in (None, 1, 2):
             b.note(f"threads={threads} has no meaning on Ascend and is ignored: a block runs on one core")
         for name, value in (("is_cpu", is_cpu), ("prelude", prelude), ("pipeline", pipeline)):
@@ -42,10 +58,16 @@ class Kernel:
         count = len(self.blocks) + self.vid
         flat = names if isinstance(names, tuple) else (names,) * (names is not None)
         if isinstance(names, tuple) and len(names) != count:
-            hint = "write is_npu=True to get (cid, vid)" if len(names) == 2 and count == 1 else f"with T.Kernel(...) as ({', '.join('b' + c for c in 'xyz'[:count])}):"
+            hint = (
+                "write is_npu=True to get (cid, vid)"
+                if len(names) == 2 and count == 1
+                else f"with T.Kernel(...) as ({', '.join('b' + c for c in 'xyz'[:count])}):"
+            )
             fail(1004, f"T.Kernel gives {count} indices, {len(names)} names take them", fix=hint, at=self.at)
         default = ("cid", "vid") if self.vid else ("bx", "by", "bz")
-        flat = [n if isinstance(n, str) and n != "_" else d for n, d in zip(tuple(flat) + default[len(flat) :], default)]
+        flat = [
+            n if isinstance(n, str) and n != "_" else d for n, d in zip(tuple(flat) + default[len(flat) :], default)
+        ]
         b.grid = [(Var(n, int32, "grid"), e) for n, e in zip(flat, self.blocks)]
         values = [v for v, _ in b.grid]
         if self.vid:
@@ -105,7 +127,9 @@ class _Branch:
     def __enter__(self):
         b = current(f"T.{type(self).__name__}")
         if not b.ifs:
-            fail(1006, f"T.{type(self).__name__} outside T.If", fix="with T.If(c): with T.Then(): ... with T.Else(): ...")
+            fail(
+                1006, f"T.{type(self).__name__} outside T.If", fix="with T.If(c): with T.Then(): ... with T.Else(): ..."
+            )
         if isinstance(self, Else):
             b.open_alt(b.ifs[-1].stmt)
 

@@ -42,7 +42,18 @@ def serial(*args, annotations=None):
     return _Serial(*_bounds("T.serial", args))
 
 
-def Pipelined(*args, num_stages=0, order=None, stage=None, sync=None, group=None, cross_interval=None, annotations=None, stop=None, start=None):
+def Pipelined(
+    *args,
+    num_stages=0,
+    order=None,
+    stage=None,
+    sync=None,
+    group=None,
+    cross_interval=None,
+    annotations=None,
+    stop=None,
+    start=None,
+):
     """A serial loop whose copies may run ahead of its computation by `num_stages` tiles."""
     b = current("T.Pipelined")
     if start is not None:
@@ -51,7 +62,9 @@ def Pipelined(*args, num_stages=0, order=None, stage=None, sync=None, group=None
         args = args + (stop,)
     for name, value in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if value is not None:
-            warn(f"T.Pipelined({name}=...) has no effect: the order of the statements is kept and overlap comes from num_stages")
+            warn(
+                f"T.Pipelined({name}=...) has no effect: the order of the statements is kept and overlap comes from num_stages"
+            )
     if cross_interval not in (None, 1):
         b.note("T.Pipelined(cross_interval=...) has no effect here")
     lo, hi, step = _bounds("T.Pipelined", args)
@@ -70,7 +83,10 @@ class _Parallel(RuntimeLoop):
         if isinstance(names, tuple) and len(names) != len(self.extents):
             fail(1004, f"T.Parallel has {len(self.extents)} extents, {len(names)} names take them", at=self.at)
         default = ("i", "j", "k", "l", "m", "n")
-        flat = [n if isinstance(n, str) and n != "_" and len(flat) == len(self.extents) else d for n, d in zip(tuple(flat) + default[len(flat) :], default)]
+        flat = [
+            n if isinstance(n, str) and n != "_" and len(flat) == len(self.extents) else d
+            for n, d in zip(tuple(flat) + default[len(flat) :], default)
+        ]
         self.vars = [Var(n, int32, "loop") for n, _ in zip(flat, self.extents)]
         head = ["parallel "]
         for n, (v, e) in enumerate(zip(self.vars, self.extents)):
@@ -89,7 +105,12 @@ class _Parallel(RuntimeLoop):
             self.stmt.head += [", "] + inner.head[1:]
             self.stmt.body = inner.body
         elif any(s.kind == "parallel" for s in body):
-            fail(1006, "a T.Parallel beside other statements of an outer T.Parallel", fix="use T.serial for the outer loop", at=self.at)
+            fail(
+                1006,
+                "a T.Parallel beside other statements of an outer T.Parallel",
+                fix="use T.serial for the outer loop",
+                at=self.at,
+            )
         b.close()
 
 
@@ -99,7 +120,11 @@ def Parallel(*extents, coalesced_width=None, loop_layout=None, prefer_async=None
     b = current("T.Parallel")
     if not 1 <= len(extents) <= 6:
         fail(1004, f"T.Parallel takes 1 to 6 extents, not {len(extents)}")
-    for name, value in (("coalesced_width", coalesced_width), ("loop_layout", loop_layout), ("prefer_async", prefer_async)):
+    for name, value in (
+        ("coalesced_width", coalesced_width),
+        ("loop_layout", loop_layout),
+        ("prefer_async", prefer_async),
+    ):
         if value is not None:
             b.note(f"T.Parallel({name}=...) has no effect on Ascend")
     return _Parallel(dims(extents, "T.Parallel"))
@@ -111,7 +136,11 @@ def unroll(*args, annotations=None, **hints):
     lo, hi, step = _bounds("T.unroll", args)
     if all(isinstance(v, int) for v in (lo, hi, step)) and (hi - lo) // step <= _UNROLL_LIMIT:
         return range(lo, hi, step)
-    why = "its bounds are known only at run time" if not all(isinstance(v, int) for v in (lo, hi, step)) else f"it has more than {_UNROLL_LIMIT} iterations"
+    why = (
+        "its bounds are known only at run time"
+        if not all(isinstance(v, int) for v in (lo, hi, step))
+        else f"it has more than {_UNROLL_LIMIT} iterations"
+    )
     warn(f"T.unroll has no effect: {why}; the loop is T.serial")
     return _Serial(lo, hi, step)
 
@@ -132,7 +161,11 @@ class _Persistent(RuntimeLoop):
         t = b.let("tile", wrap(v * self.wave + self.index))
         b.open("if", ["if ", binary("<", t, total)], self.at)
         last = self.domain[-1]
-        group = next(g for g in range(min(self.group, last), 0, -1) if last % g == 0) if isinstance(last, int) and last > 0 else 1
+        group = (
+            next(g for g in range(min(self.group, last), 0, -1) if last % g == 0)
+            if isinstance(last, int) and last > 0
+            else 1
+        )
         place, rest = t % group, t // group
         out = []
         for d in reversed(self.domain[:-1]):

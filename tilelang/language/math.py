@@ -42,7 +42,11 @@ def _fold(op, python, values):
         values = values[0]
     for v in values:
         if isinstance(v, (Buffer, Region)):
-            fail(1004, f"T.{op} works on elements, {describe(v)} is a tile", fix=f"T.tile.{op}(dst, a, b) works on tiles; T.reduce_{op} reduces one")
+            fail(
+                1004,
+                f"T.{op} works on elements, {describe(v)} is a tile",
+                fix=f"T.tile.{op}(dst, a, b) works on tiles; T.reduce_{op} reduces one",
+            )
     if _python(*values):
         return python(values)
     out = values[0]
@@ -150,7 +154,13 @@ def infinity(dtype="float32"):
     return const(_m.inf, dtype) if dtype.is_float else max_value(dtype)
 
 
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+}
 
 
 def max_value(dtype):

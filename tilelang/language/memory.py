@@ -13,7 +13,11 @@ def _alloc(what, space, shape, dtype):
     dtype = DType(dtype)
     for s in shape:
         if not isinstance(s, int):
-            fail(1004, f"{what} with the size {s!r}, which is known only at run time", fix="take the largest size as a Python number and copy a slice")
+            fail(
+                1004,
+                f"{what} with the size {s!r}, which is known only at run time",
+                fix="take the largest size as a Python number and copy a slice",
+            )
         if s <= 0:
             fail(1004, f"{what} with a size of {s}", fix="sizes of buffers are at least 1")
     if not shape or len(shape) > 6:
@@ -84,7 +88,11 @@ def empty(*shape, dtype=None):
     elif len(shape) > 1 and isinstance(shape[-1], str):
         shape, dtype = shape[:-1], shape[-1]
     if b.eager is None:
-        fail(1006, "T.empty in a prim_func", fix="make the output a parameter, and name it in out_idx=[-1]; T.empty is for kernels under @tilelang.jit")
+        fail(
+            1006,
+            "T.empty in a prim_func",
+            fix="make the output a parameter, and name it in out_idx=[-1]; T.empty is for kernels under @tilelang.jit",
+        )
     buf = Buffer(None, dims(shape, "a tensor"), DType(dtype or "float32"), "gm", here())
     b.params.append(buf)
     b.outs.append(buf)
@@ -105,7 +113,11 @@ def const(names, dtype=int32):
     """Sizes known at compile time, read from the tensors of an eager kernel."""
     b = active()
     if b is None or b.eager is None:
-        fail(1006, "T.const outside an eager kernel", fix="in a prim_func take the sizes from the enclosing function; T.symbolic for sizes known at call time")
+        fail(
+            1006,
+            "T.const outside an eager kernel",
+            fix="in a prim_func take the sizes from the enclosing function; T.symbolic for sizes known at call time",
+        )
     names = [n for n in names.replace(",", " ").split() if n]
     made = tuple(b.eager.const(n, dtype) for n in names)
     return made[0] if len(made) == 1 else made
@@ -120,4 +132,3 @@ def annotate_address(addresses):
         buf.addr = as_index(offset, "an address")
         if not isinstance(buf.addr, int) or buf.addr < 0:
             fail(1004, f"the address {buf.addr!r} of {describe(buf)}", fix="a number of bytes, known to Python")
-

@@ -45,7 +45,11 @@ def _grow(r, ext, what):
     if len(ext) > rank:
         ext = long_dims(ext)
     if len(ext) > rank:
-        fail(501, f"T.copy: the tile at {what} would need {len(ext)} dimensions, '{r.buf.name}' has {rank}", fix="slice the larger side")
+        fail(
+            501,
+            f"T.copy: the tile at {what} would need {len(ext)} dimensions, '{r.buf.name}' has {rank}",
+            fix="slice the larger side",
+        )
     return Region(r.buf, r.off, [1] * (rank - len(ext)) + ext)
 
 
@@ -69,7 +73,11 @@ def _pair(src, dst, transpose):
     """Source and destination regions with extents that agree; None after an error was recorded."""
     s, d = region_of(src, "T.copy"), region_of(dst, "T.copy")
     if isinstance(src, Element) and isinstance(dst, Element):
-        fail(1004, f"T.copy between two elements, {show(src)} and {show(dst)}", fix=f"give one side a size: a whole buffer or a slice; one value is copied by {show(dst)} = {show(src)}")
+        fail(
+            1004,
+            f"T.copy between two elements, {show(src)} and {show(dst)}",
+            fix=f"give one side a size: a whole buffer or a slice; one value is copied by {show(dst)} = {show(src)}",
+        )
     if isinstance(src, Element):
         s = _grow(s, reversed(d.ext) if transpose else d.ext, show(src))
     elif isinstance(dst, Element):
@@ -135,10 +143,18 @@ def atomic_add(dst, value, *args, **hints):
     """GM += tile."""
     b = current("T.atomic_add")
     if isinstance(value, (int, float)) or (isinstance(value, Expr) and not isinstance(value, Element)):
-        fail(1002, "T.atomic_add of one value is not supported yet", fix="put the values into a tile and add the tile: T.atomic_add(C[i, j], tile)")
+        fail(
+            1002,
+            "T.atomic_add of one value is not supported yet",
+            fix="put the values into a tile and add the tile: T.atomic_add(C[i, j], tile)",
+        )
     d, s = region_of(dst, "T.atomic_add"), region_of(value, "T.atomic_add")
     if d.buf.space != "gm" or s.buf.space == "gm":
-        fail(1004, f"T.atomic_add adds a tile of the chip to a tensor, not {describe(value)} to {describe(dst)}", fix="T.atomic_add(tensor[i, j], tile)")
+        fail(
+            1004,
+            f"T.atomic_add adds a tile of the chip to a tensor, not {describe(value)} to {describe(dst)}",
+            fix="T.atomic_add(tensor[i, j], tile)",
+        )
     if isinstance(dst, Element):
         d = _grow(d, s.ext, show(dst))
     se, de = long_dims(s.ext), long_dims(d.ext)
@@ -171,7 +187,11 @@ def _matrix(v, what):
         fail(502, f"{what}: the operand {describe(v)} has one dimension", fix="matrices have two dimensions")
     for e in r.ext[:-2]:
         if not (isinstance(e, int) and e == 1):
-            fail(502, f"{what}: the operand {describe(v)} has more than two dimensions", fix="slice the leading dimensions down to one matrix, e.g. a[stage, :, :]")
+            fail(
+                502,
+                f"{what}: the operand {describe(v)} has more than two dimensions",
+                fix="slice the leading dimensions down to one matrix, e.g. a[stage, :, :]",
+            )
     return r, r.ext[-2], r.ext[-1]
 
 
@@ -207,10 +227,26 @@ def gemm_v0(A, B, C, transpose_A=False, transpose_B=False, init=False):
     _gemm("T.gemm_v0", "gemm", A, B, C, transpose_A, transpose_B, init)
 
 
-def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum=False, k_pack=1, mbar=None, init=None, **hints):
+def gemm(
+    A,
+    B,
+    C,
+    transpose_A=False,
+    transpose_B=False,
+    policy=None,
+    clear_accum=False,
+    k_pack=1,
+    mbar=None,
+    init=None,
+    **hints,
+):
     """C (+)= op(A) op(B); `clear_accum` true overwrites C."""
     if policy is not None or hints or mbar is not None or k_pack != 1:
-        names = [n for n, v in (("policy", policy), ("mbar", mbar)) if v is not None] + ["k_pack"] * (k_pack != 1) + list(hints)
+        names = (
+            [n for n, v in (("policy", policy), ("mbar", mbar)) if v is not None]
+            + ["k_pack"] * (k_pack != 1)
+            + list(hints)
+        )
         current("T.gemm").note(f"T.gemm({', '.join(names)}=...) has no effect on Ascend")
     _gemm("T.gemm", "gemm", A, B, C, transpose_A, transpose_B, clear_accum if init is None else init)
 
@@ -241,15 +277,30 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
     rank = len(src.ext)
     long = [d for d in range(rank) if d >= rank - 2]
     axis = value_of(dim)
-    if not isinstance(axis, int) or not -min(rank, 2) <= axis < rank or (rank > 2 and 0 <= axis < rank - 2 and axis > 1):
-        fail(1004, f"{what}: dim={show(dim)} of {describe(buffer)}, which has {rank} dimensions", fix="dim is 0, 1, -1 or -2, and counts the last two dimensions")
+    if (
+        not isinstance(axis, int)
+        or not -min(rank, 2) <= axis < rank
+        or (rank > 2 and 0 <= axis < rank - 2 and axis > 1)
+    ):
+        fail(
+            1004,
+            f"{what}: dim={show(dim)} of {describe(buffer)}, which has {rank} dimensions",
+            fix="dim is 0, 1, -1 or -2, and counts the last two dimensions",
+        )
     if rank > 2:  # the trailing two dimensions are the tile
         axis = long[axis] if axis < 0 else rank - 2 + axis if axis < 2 else axis
     axis %= rank
     if real_shape and any(not (isinstance(n, int) and n == 0) for n in real_shape):
         window = list(real_shape)
         at = rank - len(window)
-        src = Region(src.buf, src.off, [e if d < at or (isinstance(window[d - at], int) and window[d - at] == 0) else window[d - at] for d, e in enumerate(src.ext)])
+        src = Region(
+            src.buf,
+            src.off,
+            [
+                e if d < at or (isinstance(window[d - at], int) and window[d - at] == 0) else window[d - at]
+                for d, e in enumerate(src.ext)
+            ],
+        )
     kept = [e for d, e in enumerate(src.ext) if d != axis]
     want, have = long_dims(kept), long_dims(dst.ext)
     if len(want) != len(have) or False in [same_size(x, y) for x, y in zip(want, have)]:
@@ -265,7 +316,11 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
                 other=place(dst.buf.at, f"'{dst.buf.name}' is made here"),
             )
             return
-    merge = not clear if not isinstance(clear, Expr) else fail(1004, f"{what}: clear={show(clear)} is known only at run time")
+    merge = (
+        not clear
+        if not isinstance(clear, Expr)
+        else fail(1004, f"{what}: clear={show(clear)} is known only at run time")
+    )
     b.emit([f"{op} ", src, " -> ", mark_written(dst), f" dim({axis})" + " keep" * merge])
 
 

@@ -12,7 +12,11 @@ def _pipe(what, name):
     p = str(name).lower().removeprefix("pipe_")
     if not isinstance(name, str) or p not in PIPES:
         near = nearest(p, PIPES)
-        fail(1004, f"{what}: {describe(name)} is not a pipe", fix=f"did you mean '{near}'?" if near else f"one of {', '.join(PIPES)}")
+        fail(
+            1004,
+            f"{what}: {describe(name)} is not a pipe",
+            fix=f"did you mean '{near}'?" if near else f"one of {', '.join(PIPES)}",
+        )
     return p
 
 
@@ -48,7 +52,9 @@ def set_cross_flag(pipe, flag_id, mode=2):
     """Raises a flag between cube and vector cores (mode 2), or among all cores (modes 0 and 1)."""
     if mode not in (0, 1, 2):
         fail(1004, f"T.set_cross_flag with mode={describe(mode)}", fix="mode is 0, 1 or 2")
-    current("T.set_cross_flag").emit([f"cross_set {_pipe('T.set_cross_flag', pipe)} #", wrap(flag_id, int32), f" mode({mode})"])
+    current("T.set_cross_flag").emit(
+        [f"cross_set {_pipe('T.set_cross_flag', pipe)} #", wrap(flag_id, int32), f" mode({mode})"]
+    )
 
 
 def wait_cross_flag(flag_id, pipe=""):

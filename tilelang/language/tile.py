@@ -62,7 +62,9 @@ def _agree(what, dst, src):
     if len(a) == len(b) and False not in [same_size(x, y) for x, y in zip(a, b)]:
         return True
     have = [1] * (len(dst.ext) - len(src.ext)) + list(src.ext)
-    if len(have) == len(dst.ext) and all(e == 1 if isinstance(e, int) and e == 1 else same_size(e, d) is not False for e, d in zip(have, dst.ext)):
+    if len(have) == len(dst.ext) and all(
+        e == 1 if isinstance(e, int) and e == 1 else same_size(e, d) is not False for e, d in zip(have, dst.ext)
+    ):
         return True
     current(what).error(
         1012,
@@ -96,7 +98,11 @@ def _make(name, op, kinds):
 
     def function(dst, *operands):
         if len(operands) != len(kinds):
-            fail(1004, f"{what} takes {len(kinds)} operands after the destination, {len(operands)} are given", fix=f"{what}(dst, {', '.join(('src', 'other')[: len(kinds)])})")
+            fail(
+                1004,
+                f"{what} takes {len(kinds)} operands after the destination, {len(operands)} are given",
+                fix=f"{what}(dst, {', '.join(('src', 'other')[: len(kinds)])})",
+            )
         d = region_of(dst, what)
         _emit(what, op, d, [_operand(what, k, v, d) for k, v in zip(kinds, operands)])
 
@@ -182,7 +188,11 @@ def broadcast(dst, src, axis=None):
     axis = None if axis is None else value_of(axis) % 2
     want = (cols, rows)[axis] if axis is not None else None
     if axis is None or len(long) > 1 or (long and same_size(long[0], want) is False):
-        fail(1012, f"{what}: {describe(s)} does not broadcast to {describe(d)}", fix="the source is [1, N], [M, 1], [N] or [M] for a destination [M, N]")
+        fail(
+            1012,
+            f"{what}: {describe(s)} does not broadcast to {describe(d)}",
+            fix="the source is [1, N], [M, 1], [N] or [M] for a destination [M, N]",
+        )
     at = len(d.ext) - 2 + axis if len(d.ext) > 1 else 0
     current(what).emit(["broadcast ", s, " -> ", mark_written(d), f" dim({at})"])
 
@@ -233,7 +243,26 @@ def __getattr__(name):
     if name in _NOT_YET:
         fail(1002, f"T.tile.{name} is not supported yet: the chip model has no op for it", kind=UnknownNameError)
     near = nearest(name, list(_TABLE) + [n for n in globals() if callable(globals()[n])] + _NOT_YET)
-    fail(1001, f"T.tile has no '{name}'", fix=f"did you mean T.tile.{near}?" if near else "docs/language.md lists the operations", kind=UnknownNameError)
+    fail(
+        1001,
+        f"T.tile has no '{name}'",
+        fix=f"did you mean T.tile.{near}?" if near else "docs/language.md lists the operations",
+        kind=UnknownNameError,
+    )
 
 
-__all__ = [*_TABLE, "fill", "clear", "cast", "compare", "select", "broadcast", "createvecindex", "arith_progression", "clamp", "clamp_max", "clamp_min", "atomic_add"]
+__all__ = [
+    *_TABLE,
+    "fill",
+    "clear",
+    "cast",
+    "compare",
+    "select",
+    "broadcast",
+    "createvecindex",
+    "arith_progression",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "atomic_add",
+]

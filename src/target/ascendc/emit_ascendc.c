@@ -495,7 +495,13 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool load) {
   const char *ug = ub_gap(w, &r[0], size), *gg = gm_gap(w, &r[1], size);
   const char *params = fmt(w, "DataCopyExtParams(%s, %s, %s, %s, 0)", cw_str(w, r[0].rows), cw_str(w, cw_mul(w, cols, size)),
                            load ? gg : ug, load ? ug : gg);
-  if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>());", sp->api, ub, gm, params, dt(t));
+  IrExpr *pad = load ? ir_attr(s, ATTR_PAD) : NULL;
+  const char *fill = "";
+  if (pad) { /* pad the last block: elements behind the row, up to 32 bytes */
+    IrExpr *behind = cw_op(w, EX_SUB, cw_mul(w, cw_ceil_div(w, cols, 32 / size), 32 / size), cols);
+    fill = fmt(w, "true, 0, %s, %s", cw_str(w, behind), cw_str(w, pad));
+  }
+  if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>(%s));", sp->api, ub, gm, params, dt(t), fill);
   else cw_line(w, "%s(%s, %s, %s);", sp->api, gm, ub, params);
   atomic_end(w, s);
   if (guarded) cw_close(w);
@@ -996,7 +1002,7 @@ static void host_part(CWriter *w, Text *t, const CParam *p, int n) {
   for (uint32_t i = 0; i < k->grid.len; i++) {
     bool wide = cw_has_size(w, k->grid_ext.data[i]); /* already 64 bits */
     text_printf(t, "%s%s%s", i ? " * " : "", wide || i || ir_is_const(k->grid_ext.data[i]) ? "" : "(int64_t)",
-                cw_atom(w, k->grid_ext.data[i]));
+                k->grid.len > 1 ? cw_atom(w, k->grid_ext.data[i]) : cw_str(w, k->grid_ext.data[i]));
   }
   text_put(t, ";\n  if (blocks <= 0) {\n    return;\n  }\n");
   if (own->mix) text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");

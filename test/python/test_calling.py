@@ -1,0 +1,373 @@
+"""Calling kernels: devices, kinds of tensors, outputs, wrong arguments."""
+
+import array
+import threading
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang import ArgumentError, DeviceError
+
+pytest.importorskip("tilelang._core")
+
+
+def copy_kernel(shape=(8, 64), dtype="float32", **options):
+    @T.prim_func
+    def twice(X: T.Tensor(shape, dtype), Y: T.Tensor(shape, dtype)):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared(shape, dtype)
+            T.copy(X, x)
+            for i, j in T.Parallel(*shape):
+                x[i, j] = x[i, j] + x[i, j]
+            T.copy(x, Y)
+
+    return tilelang.compile(twice, **{"out_idx": [1], **options})
+
+
+def rows_kernel():
+    M = T.symbolic("M")
+
+    @T.prim_func
+    def add_rows(X: T.Tensor((M, 64), "float32"), W: T.Tensor((M,), "float32"), s: T.float32, n: T.int32, Y: T.Tensor((M, 64), "float32")):
+        with T.Kernel(T.ceildiv(M, 8)) as bx:
+            x = T.alloc_shared((8, 64), "float32")
+            T.copy(X[bx * 8, 0], x)
+            for i, j in T.Parallel(8, 64):
+                x[i, j] = x[i, j] * s + n
+            T.copy(x, Y[bx * 8, 0])
+
+    return tilelang.compile(add_rows, out_idx=-1)  # fmt: skip
+
+
+X = np.arange(512, dtype=np.float32).reshape(8, 64)
+
+
+def test_out_idx_and_in_place():
+    out = copy_kernel()(X)
+    assert isinstance(out, np.ndarray) and out.dtype == np.float32
+    np.testing.assert_array_equal(out, 2 * X)
+    y = np.zeros_like(X)
+    assert copy_kernel(out_idx=None)(X, y) is None
+    np.testing.assert_array_equal(y, 2 * X)
+    y[:] = 0
+    assert copy_kernel()(X, y) is y  # the output may be given too
+    np.testing.assert_array_equal(y, 2 * X)
+    np.testing.assert_array_equal(copy_kernel(out_idx=-1)(X=X), 2 * X)
+
+
+def test_several_outputs_are_a_list():
+    @T.prim_func
+    def f(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32"), W: T.Tensor((64,), "float32"), Z: T.Tensor((64,), "float16")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((64,), "float32")
+            z = T.alloc_shared((64,), "float16")
+            T.copy(X, x)
+            T.copy(x, W)
+            T.copy(x, Y)
+            T.tile.cast(z, x, "CAST_RINT", 64)
+            T.copy(z, Z)
+
+    outs = tilelang.compile(f, out_idx=[1, -1], workspace_idx=[2])(X[0])
+    assert type(outs) is list and [o.dtype for o in outs] == [np.float32, np.float16]
+    np.testing.assert_array_equal(outs[0], X[0])  # fmt: skip
+
+
+def test_prim_func_can_be_called():
+    @T.prim_func
+    def f(X: T.Tensor((8, 64), "float32"), Y: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((8, 64), "float32")
+            T.copy(X, x)
+            T.copy(x, Y)
+
+    y = np.zeros_like(X)
+    f(X, y)
+    np.testing.assert_array_equal(X, y)
+    assert "lowered(" in f.ir(after="lowered") and "f" in f.explain()
+
+
+def test_jit_on_a_prim_func():
+    @tilelang.jit(out_idx=[1])
+    @T.prim_func
+    def f(X: T.Tensor((8, 64), "float32"), Y: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((8, 64), "float32")
+            T.copy(X, x)
+            T.copy(x, Y)
+
+    np.testing.assert_array_equal(f(X), X)
+
+
+def test_lazy_kernels_are_kept():
+    calls = []
+
+    @tilelang.jit(out_idx=[1])
+    def make(n, dtype="float32"):
+        calls.append(n)
+
+        @T.prim_func
+        def f(X: T.Tensor((n,), dtype), Y: T.Tensor((n,), dtype)):
+            with T.Kernel(1) as bx:
+                x = T.alloc_shared((n,), dtype)
+                T.copy(X, x)
+                T.copy(x, Y)
+
+        return f
+
+    assert make.style == "lazy"
+    assert make(64) is make(64) and calls == [64]
+    assert make(64) is not make(64, dtype="float16")
+    tilelang.cache.clear_cache()
+    make(64)
+    assert calls == [64, 64, 64]
+    tilelang.disable_cache()
+    try:
+        assert make(64) is not make(64)
+    finally:
+        tilelang.enable_cache()
+
+
+def test_eager():
+    traced = []
+
+    @tilelang.jit
+    def scale(A, B: T.Tensor((4,), "int32"), factor: float, s: T.float32, n: int = 16):
+        M, N = T.const("M, N")
+        A: T.Tensor((M, N), T.float32)
+        C = T.empty((M, N), T.float32)
+        traced.append((M, N))
+        with T.Kernel(T.ceildiv(M, n)) as bx:
+            a = T.alloc_shared((n, N), T.float32)
+            T.copy(A[bx * n, 0], a)
+            for i, j in T.Parallel(n, N):
+                a[i, j] = a[i, j] * factor + s
+            T.copy(a, C[bx * n, 0])
+        return C
+
+    b = np.zeros(4, np.int32)
+    assert scale.style == "eager"
+    np.testing.assert_array_equal(scale(X, b, 2.0, 1.0), X * 2 + 1)
+    np.testing.assert_array_equal(scale(X, b, 2.0, 3.0, n=8), X * 2 + 3)
+    scale(X, b, 2.0, 7.0)  # another run-time scalar: no new trace
+    assert traced == [(8, 64), (8, 64)]
+    np.testing.assert_array_equal(scale(X[:, :32].copy(), b, 2.0, 1.0), X[:, :32] * 2 + 1)
+    assert traced[-1] == (8, 32)
+    kernel = scale.compile(factor=3.0, M=8, N=64)
+    assert kernel.params[0].shape == (8, 64)
+    with pytest.raises(ArgumentError, match="scale has no argument and no T.const 'Q'"):
+        scale.compile(factor=3.0, M=8, N=64, Q=3)
+    with pytest.raises(tilelang.CompileError, match="T.const 'N' is not a dimension of any tensor by itself"):
+        scale.compile(factor=3.0, M=8)
+
+
+def test_symbolic_rows():
+    kernel = rows_kernel()
+    for m in (1, 7, 64, 1000):
+        x = np.random.default_rng(m).standard_normal((m, 64), dtype=np.float32)
+        y = kernel(x, np.zeros(m, np.float32), 2.0, 3)
+        np.testing.assert_allclose(y, x * 2 + 3, rtol=1e-6)
+        assert kernel.last_run["blocks"] == -(-m // 8)
+
+
+def test_nothing_to_do():
+    kernel = rows_kernel()
+    y = kernel(np.zeros((0, 64), np.float32), np.zeros(0, np.float32), 1.0, 1)
+    assert y.shape == (0, 64) and kernel.last_run["blocks"] == 0
+
+    @T.prim_func
+    def none(X: T.Tensor((64,), "float32"), Y: T.Tensor((0, 64), "float32")):
+        with T.Kernel(T.ceildiv(0, 16)) as bx:
+            x = T.alloc_shared((64,), "float32")
+            T.copy(X, x)
+
+    kernel = tilelang.compile(none, out_idx=[1])
+    assert kernel(X[0].copy()).shape == (0, 64)
+    assert "a call does nothing" in kernel.explain()
+
+
+@pytest.mark.parametrize(
+    "argument, message",
+    [
+        (X.astype(np.float16), "argument 'X' has dtype float16, wanted float32"),
+        (X.astype(np.float64), "argument 'X' has dtype float64, wanted float32"),
+        (X[0], "argument 'X' has 1 dimensions, shape (64,), wanted 2"),
+        (X[:4], "argument 'X' has shape (4, 64), wanted (8, 64): dimension 0 is 4, not 8"),
+        (np.ascontiguousarray(X.T).T, "argument 'X' is not contiguous, shape (8, 64); fix: pass numpy.ascontig"),
+        (3.0, "argument 'X' is float, wanted a tensor X: float32[8, 64]"),
+        (None, "argument 'X' is NoneType, wanted a tensor"),
+    ],
+)
+def test_wrong_tensor(argument, message):
+    with pytest.raises(ArgumentError) as e:
+        copy_kernel()(argument)
+    assert message in str(e.value)
+    assert isinstance(e.value, TypeError) and isinstance(e.value, ValueError)
+
+
+def test_wrong_calls():
+    kernel = copy_kernel()
+    for args, kwargs, message in [
+        ((), {}, "twice takes 1 arguments (X: float32[8, 64]), 0 are given; missing: X"),
+        ((X, X.copy(), X), {}, "twice takes 1 arguments (X: float32[8, 64]), 3 are given"),
+        ((X,), {"Z": X}, "twice has no parameter 'Z'"),
+        ((X,), {"X": X}, "'X' is given twice"),
+    ]:
+        with pytest.raises(ArgumentError) as e:
+            kernel(*args, **kwargs)
+        assert message in str(e.value)
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    kernel(frozen)  # only read
+    with pytest.raises(ArgumentError, match="is written by the kernel, but the array is read-only"):
+        kernel(X, frozen)
+    rows = rows_kernel()
+    with pytest.raises(ArgumentError, match=r"dimension 0 is 9, not 8; M is 8 from dimension 0 of 'X'"):
+        rows(X, np.zeros(9, np.float32), 1.0, 1)
+    with pytest.raises(ArgumentError, match="argument 'n' is float 1.5, wanted a number for int32"):
+        rows(X, np.zeros(8, np.float32), 1.0, 1.5)
+    with pytest.raises(ArgumentError, match="which int32 does not hold"):
+        rows(X, np.zeros(8, np.float32), 1.0, 2**31)
+
+
+def test_wrong_options():
+    with pytest.raises(ArgumentError, match="device='simm': there is no such device; .* did you mean 'sim'"):
+        copy_kernel(device="simm")
+    with pytest.raises(ArgumentError, match="target='ptx': there is no such target"):
+        copy_kernel(target="ptx")
+    with pytest.raises(ArgumentError, match=r"out_idx=\[5\]: the kernel has 2 parameters \(X, Y\)"):
+        copy_kernel(out_idx=[5])
+    with pytest.raises(ArgumentError, match="named in out_idx and in workspace_idx"):
+        copy_kernel(workspace_idx=[1])
+    with pytest.raises(tilelang.CompileError, match="910B2"):
+        copy_kernel(chip="910Z")
+    with pytest.raises(ArgumentError, match="tilelang.compile takes a prim_func, not int"):
+        tilelang.compile(3)
+    with pytest.warns(tilelang.TileLangWarning, match="'tl.ascend_auto_sink' has no effect.*tl.ascend_auto_sync"):
+        copy_kernel(pass_configs={"tl.ascend_auto_sink": True})
+    with pytest.raises(ArgumentError, match="there is no such pass; the passes are"):
+        copy_kernel().ir(after="nothing")
+
+
+def test_device(monkeypatch):
+    kernel = copy_kernel(device="ascend")
+    assert "Ascend C" in kernel.get_kernel_source()
+    with pytest.raises(DeviceError, match="running on the chip is not available yet.*TILELANG_DEVICE=sim"):
+        kernel(X)
+    monkeypatch.setenv("TILELANG_DEVICE", "ascend")
+    with pytest.raises(DeviceError):
+        copy_kernel()(X)
+    monkeypatch.setenv("TILELANG_DEVICE", "sim")
+    monkeypatch.setenv("TILELANG_CHIP", "910B4")
+    kernel = copy_kernel()
+    kernel(X)
+    assert kernel.explain_json()["chip"] == "910B4"
+
+
+def test_keys_are_strings():
+    key = tilelang.PassConfigKey.TL_ASCEND_AUTO_SYNC
+    assert key == "tl.ascend_auto_sync" and {key: 1}["tl.ascend_auto_sync"] == 1 and f"{key}" == "tl.ascend_auto_sync"
+
+
+def test_views():
+    kernel = copy_kernel((1, 16), "int32")
+    data = array.array("i", range(16))
+    with pytest.raises(ArgumentError, match="has 1 dimensions"):
+        kernel(data)
+    np.testing.assert_array_equal(kernel(memoryview(data).cast("B").cast("i", (1, 16))), 2 * np.arange(16)[None])
+
+
+class OnlyDLPack:
+    """Any library's tensor: nothing but the protocol."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **kwargs):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack():
+    out = copy_kernel()(OnlyDLPack(X))
+    np.testing.assert_array_equal(np.asarray(out), 2 * X)
+    with pytest.raises(ArgumentError, match="has dtype float64"):
+        copy_kernel()(OnlyDLPack(X.astype(np.float64)))
+    with pytest.raises(ArgumentError, match="not contiguous"):
+        copy_kernel()(OnlyDLPack(np.ascontiguousarray(X.T).T))
+    y = np.zeros_like(X)
+    copy_kernel()(OnlyDLPack(X), OnlyDLPack(y))  # written without a copy
+    np.testing.assert_array_equal(y, 2 * X)
+
+
+def test_bfloat16_numpy():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = X.astype(ml_dtypes.bfloat16)
+    out = copy_kernel(dtype="bfloat16")(x)
+    assert out.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(out, x + x)
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+    x = torch.arange(512, dtype=torch.float32).reshape(8, 64)
+    out = copy_kernel()(x)
+    assert isinstance(out, torch.Tensor) and torch.equal(out, 2 * x)
+    half = copy_kernel(dtype="bfloat16")(x.to(torch.bfloat16))
+    assert half.dtype == torch.bfloat16
+    y = torch.zeros_like(x)
+    copy_kernel(out_idx=None)(x, y)
+    assert torch.equal(y, 2 * x)
+    with pytest.raises(ArgumentError, match="not contiguous"):
+        copy_kernel()(x.t().contiguous().t())
+    with pytest.raises(ArgumentError, match="is on meta"):
+        copy_kernel()(x.to("meta"))
+    with pytest.raises(ArgumentError, match="has dtype float16, wanted float32"):
+        copy_kernel()(x.half())
+
+
+def test_looking_inside():
+    kernel = copy_kernel()
+    assert kernel.ir().startswith("tl 1\n") and "parallel" in kernel.ir()
+    assert "parallel" not in kernel.ir(after="parallel")
+    assert "set_flag" in kernel.ir(after="lowered")
+    assert kernel.get_kernel_source() == kernel.get_kernel_source("ascendc") == kernel.kernel_source
+    assert {p.name: p.role for p in kernel.params} == {"X": "in", "Y": "out"}
+    kernel(X)
+    assert {"trace", "print", "load", "lower", "emit", "run"} <= set(kernel.times)
+    assert kernel.last_run["blocks"] == 1 and kernel.last_run["gm_write_bytes"] == X.nbytes
+    text = kernel.explain()
+    assert "x" in text and "ub" in text
+
+
+def test_many_threads():
+    kernel = copy_kernel()
+    results = [None] * 8
+
+    def run(i):
+        results[i] = kernel(X + i)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for i, r in enumerate(results):
+        np.testing.assert_array_equal(r, 2 * (X + i))
+
+
+def test_faults_name_python_lines():
+    @T.prim_func
+    def f(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((64,), "float32")
+            T.copy(x, Y)  # nothing was ever written to x
+
+    with pytest.raises(tilelang.KernelFault) as e:
+        tilelang.compile(f, out_idx=[1])(X[0].copy())
+    assert e.value.code == "TL0802"
+    assert "T.copy(x, Y)" in str(e.value)
+    tilelang.compile(f, out_idx=[1], checks=False)(X[0].copy())
