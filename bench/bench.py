@@ -58,7 +58,7 @@ def best_in_turn(rounds, *functions):
 
 
 def ms(seconds):
-    return f"{seconds * 1e3:.2f} ms"
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-4 else f"{seconds * 1e6:.0f} us"
 
 
 # ---- kernels ----------------------------------------------------------------------------------------------------

@@ -258,16 +258,20 @@ static void check_int(Verifier *v, IrExpr *e, const char *what) {
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */
 
+/* Once statements stand on their sides, passes cut tiles to pieces, and an empty piece is only an instruction that does
+ * nothing. Instructions, unlike source ops, do not clamp. */
 static void check_region_bounds(Verifier *v, const IrRegion *r) {
   const IrBuf *b = r->buf;
+  bool pieces = v->lowered || v->k->cores != CORES_UNSET;
+  bool clamps = !v->lowered && op_info[v->at->op].level != 'l';
   for (int i = 0; i < b->rank; i++) {
     int64_t reach, c;
-    if (!v->lowered && is_const(r->ext[i], &c) && c < 1) {
+    if (!pieces && is_const(r->ext[i], &c) && c < 1) {
       Diag *g = bad(v, REGION_EMPTY, "region %s has %lld elements in dimension %d", region_text(v, r), ll(c), i);
       diag_fix(v->d, g, "use an extent of at least 1");
       return;
     }
-    if (b->space == SPACE_GM && !v->lowered) {
+    if (b->space == SPACE_GM && clamps) {
       IrRange end = ir_range(v->k, ir_binary(v->k, EX_ADD, r->off[i], r->ext[i]));
       IrRange past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
       bool empty = ir_is_int(b->shape[i], 0);

@@ -116,7 +116,8 @@ static const char *nth_space(Arena *a, const char *list, int i) {
 
 static void check_spaces(Verifier *v, const IrStmt *s) {
   const OpInfo *op = &op_info[s->op];
-  if (op->pipe != PIPE_NONE && wrong_side(v, pipe_info[op->pipe].side)) {
+  bool follows = s->op == OP_FILL && !v->lowered; /* clears tiles of either side */
+  if (op->pipe != PIPE_NONE && !follows && wrong_side(v, pipe_info[op->pipe].side)) {
     Diag *g = bad(v, SIDE_PIPE, "'%s' runs on pipe %s of the %s core and stands inside `%s`", op->name,
                   pipe_info[op->pipe].name, side_word(pipe_info[op->pipe].side), this_side(v));
     diag_fix(v->d, g, "move it into the `%s` block", side_word(pipe_info[op->pipe].side));

@@ -52,13 +52,16 @@ static bool visit(IrStmt *s, void *user) {
   else if (s->op == OP_SELECT) lg_select(&g);
   else lg_elementwise(&g);
   if (g.failed) return true; /* the other statements are checked too */
-  for (IrBlock *b = &g.allocs;; b = &body) {
-    while (b->first) {
-      IrStmt *one = b->first;
-      ir_remove(one);
-      ir_insert_before(s, one);
-    }
-    if (b == &body) break;
+  while (g.allocs.first) {
+    IrStmt *alloc = g.allocs.first, *at = p->k->body.first;
+    while (at->op == ST_ALLOC) at = at->next; /* the side that holds s comes later at the latest */
+    ir_remove(alloc);
+    ir_insert_before(at, alloc);
+  }
+  while (body.first) {
+    IrStmt *one = body.first;
+    ir_remove(one);
+    ir_insert_before(s, one);
   }
   ir_remove(s);
   return true;

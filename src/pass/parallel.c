@@ -7,9 +7,9 @@
  *   2. an index that the left side does not name is summed over (`+=`), or maximised (`x = max(x, e)`).
  *   3. a product of that kind goes to the cube (parallel_gemm.c).
  *   4. the indices are ordered as the left side has them, the absent ones where the operands have them.
- *   5. the outermost index becomes a serial loop while the box has more dimensions than a vector op takes; the box is
- * cut into chunks while its temporaries do not fit UB. What this needs is found by trying: the statement is emitted,
- *      and taken back when the temporaries are too big.
+ *   5. the outermost index becomes a serial loop while the box has more dimensions than a vector op takes; the box
+ *      is cut into chunks while its temporaries do not fit UB. What this needs is found by trying: the statement is
+ *      emitted, and taken back when the temporaries are too big.
  *   6. parallel_expr.c writes the vector ops.
  *
  * An accumulator (`+=`, or a gemm without init) that nothing was written to before starts at zero: by `init` on the
@@ -24,14 +24,11 @@ static void run_block(PassCtx *p, IrBlock *b, int *n_names);
 
 /* ---- who writes what first ---------------------------------------------------------------------------------- */
 
-typedef struct { const IrBuf *buf; const IrStmt *stop; bool written, reached; } Search;
+typedef struct { const IrBuf *buf; const IrStmt *stop; bool written; } Search;
 
 static bool look_for_write(IrStmt *s, void *user) {
   Search *f = user;
-  if (s == f->stop) {
-    f->reached = true;
-    return false;
-  }
+  if (s == f->stop) return false;
   if (s->op == ST_STORE && s->store.buf == f->buf) f->written = true;
   if (ir_is_op(s))
     for (int i = ir_n_in(s->op); i < s->n_args; i++)
@@ -41,7 +38,7 @@ static bool look_for_write(IrStmt *s, void *user) {
 
 bool par_never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v) {
   if (buf->param >= 0 && !buf->is_out && !buf->is_work) return false; /* it comes with contents */
-  Search f = {buf, at, false, false};
+  Search f = {buf, at, false};
   ir_walk(&p->k->body, look_for_write, &f);
   if (v && !f.written) ir_walk(v->root, look_for_write, &f);
   return !f.written;

@@ -4,17 +4,10 @@
  * (T.Scope) keep it. The others are sorted by the memories they touch: L1 and L0 are the cube's, UB is the vector cores'.
  * Scalars, loops and ifs belong to both and are copied to each side that needs them; a loop or an if that ends up empty goes.
  *
- * A tile that one side makes and the other uses (L0C to UB, UB to L1) goes through a workspace tensor that this pass adds to the kernel,
- * one slice a block, with two cross-core flags:
- *
- *   maker   wait free;  copy tile -> workspace;  set ready          free is set once before, and waited once after:
- *   user    wait ready; copy workspace -> tile;  set free           no signal is lost, none is left over
- *
+ * What one side makes and the other uses is handed over in split_hand.c.
  * When the kernel does not name the vector cores (vid), they share its tiles (split_share.c); where that cannot be, the first does the work
  * and the second only keeps the flags balanced. */
 #include "split.h"
-
-enum { SIDE_NONE = 0, SIDE_CUBE = 1, SIDE_VECTOR = 2, SIDE_BOTH = 3 };
 
 static int side_of_space(Space s) {
   if (s == SPACE_UB) return SIDE_VECTOR;
@@ -31,8 +24,7 @@ static void add_load_side(IrExpr *e, void *user) {
 }
 static void add_expr_side(IrExpr **e, void *user) { ir_walk_expr(*e, add_load_side, user); }
 
-/* The side(s) of one statement itself; SIDE_NONE: pure scalar or control, belongs wherever it is needed. */
-static int side_of(IrStmt *s) {
+int split_side(IrStmt *s) {
   int side = SIDE_NONE;
   ir_stmt_exprs(s, add_expr_side, &side);
   if (s->op == ST_STORE) side |= side_of_space(s->store.buf->space) ? side_of_space(s->store.buf->space) : SIDE_VECTOR;
@@ -71,7 +63,7 @@ static void keep_side(IrBlock *b, int side) {
       else ir_remove(s);
       continue;
     }
-    int own = side_of(s);
+    int own = split_side(s);
     if (own && !(own & side)) {
       ir_remove(s);
       continue;
@@ -92,127 +84,6 @@ static IrStmt *wrap(PassCtx *p, StmtOp op, Loc loc) {
     ir_append(&w->body, s);
   }
   return w;
-}
-
-/* ---- hand-over through workspace --------------------------------------------------------------------------------- */
-
-enum { MAX_HANDOVERS = 5 }; /* two of the ids 0..10 each; 11-14 are SyncAll's (hardware facts, cross-core flags) */
-
-typedef struct { PassCtx *p; IrExpr *block; int n; bool ok; Vec(IrStmt *) primes; bool to_vector[MAX_HANDOVERS]; Loc loc[MAX_HANDOVERS]; } Hand;
-
-static bool crosses(const IrStmt *s, bool *to_vector) {
-  if (s->op != OP_COPY) return false;
-  Space a = s->args[0].region.buf->space, b = s->args[1].region.buf->space;
-  *to_vector = a == SPACE_L0C && b == SPACE_UB;
-  return *to_vector || (a == SPACE_UB && b == SPACE_L1);
-}
-
-/* Index of this block among all of them. */
-static IrExpr *block_index(IrKernel *k, IrExpr **count) {
-  IrExpr *at = ir_i32(k, 0), *n = ir_i32(k, 1);
-  for (uint32_t i = 0; i < k->grid.len; i++) {
-    at = ir_binary(k, EX_ADD, at, ir_binary(k, EX_MUL, ir_var(k, k->grid.data[i]), n));
-    n = ir_binary(k, EX_MUL, n, k->grid_ext.data[i]);
-  }
-  *count = n;
-  return at;
-}
-
-static IrStmt *cross(IrKernel *k, StmtOp op, Pipe pipe, int id, Loc loc) {
-  IrStmt *s = ir_new_stmt(k, op, loc);
-  s->sync.src = pipe;
-  s->sync.id = ir_i32(k, id);
-  s->sync.mode = 2;
-  s->hand = 2;
-  s->why = op == ST_CROSS_SET ? "hand-over between cube and vector cores" : "waits for the other side of a hand-over";
-  return s;
-}
-
-static IrStmt *copy_of(IrKernel *k, IrRegion from, IrRegion to, const IrStmt *like) {
-  IrArg args[2] = {ir_arg_region(from), ir_arg_region(to)};
-  IrStmt *c = ir_new_op(k, OP_COPY, like->loc, 2, args);
-  IrExpr *relu = ir_attr(like, ATTR_RELU);
-  if (relu && from.buf->space == SPACE_L0C) ir_set_attr(k, c, ATTR_RELU, relu);
-  return c;
-}
-
-/* The workspace slice of this block for a tile like r. */
-static IrRegion workspace_for(Hand *h, const IrRegion *r, DType t, Loc loc) {
-  IrKernel *k = h->p->k;
-  IrExpr *shape[IR_MAX_RANK], *count;
-  h->block = block_index(k, &count);
-  int n = 0;
-  shape[n++] = count;
-  for (int d = 0; d < r->buf->rank && n < IR_MAX_RANK; d++)
-    if (!ir_is_int(r->ext[d], 1)) shape[n++] = r->ext[d];
-  if (n == 1) shape[n++] = ir_i32(k, 1);
-  IrBuf *ws = ir_new_buf(k, arena_printf(h->p->arena, "%s.ws", r->buf->name), t, SPACE_GM, n, shape, loc);
-  ws->is_work = true;
-  ws->param = (int32_t)k->params.len;
-  ws->why = "hand-over between cube and vector cores";
-  vec_push(h->p->arena, &k->params, ((IrParam){NULL, ws}));
-  IrRegion slice = ir_whole(k, ws);
-  slice.off[0] = h->block;
-  slice.ext[0] = ir_i32(k, 1);
-  return slice;
-}
-
-static bool hand_over(IrStmt *s, void *user) {
-  Hand *h = user;
-  IrKernel *k = h->p->k;
-  bool to_vector;
-  if (!crosses(s, &to_vector)) return true;
-  if (h->n == MAX_HANDOVERS) {
-    Diag *g = diag_add(h->p->diags, DIAG_MIX_UNSUPPORTED, s->loc, "more than %d tiles change between the cube and the vector cores; the cross-core flags run out",
-                       MAX_HANDOVERS);
-    diag_fix(h->p->diags, g, "keep a tile on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
-    h->ok = false;
-    return false;
-  }
-  IrRegion src = s->args[0].region, dst = s->args[1].region;
-  IrStmt *convert = NULL;
-  if (!to_vector && src.buf->type != dst.buf->type) { /* UB converts, the DMA does not */
-    IrBuf *same = ir_new_buf(k, arena_printf(h->p->arena, "%s.%s", src.buf->name, dtype_info[dst.buf->type].name), dst.buf->type, SPACE_UB,
-                             src.buf->rank, src.ext, s->loc);
-    IrStmt *alloc = ir_new_stmt(k, ST_ALLOC, s->loc);
-    alloc->alloc.buf = same;
-    ir_insert_before(k->body.first, alloc);
-    convert = copy_of(k, src, ir_whole(k, same), s);
-    src = ir_whole(k, same);
-  }
-  IrRegion ws = workspace_for(h, to_vector ? &src : &dst, to_vector ? dst.buf->type : src.buf->type, s->loc);
-  Pipe make = to_vector ? PIPE_FIX : PIPE_MTE3;
-  int ready = 2 * h->n, unused = ready + 1;
-  IrBlock both = {0};
-  if (convert) ir_append(&both, convert);
-  IrStmt *maker = ir_new_stmt(k, to_vector ? ST_CUBE : ST_VECTOR, s->loc), *taker = ir_new_stmt(k, to_vector ? ST_VECTOR : ST_CUBE, s->loc);
-  ir_append(&maker->body, cross(k, ST_CROSS_WAIT, make, unused, s->loc));
-  ir_append(&maker->body, copy_of(k, src, ws, s));
-  ir_append(&maker->body, cross(k, ST_CROSS_SET, make, ready, s->loc));
-  ir_append(&taker->body, cross(k, ST_CROSS_WAIT, PIPE_MTE2, ready, s->loc));
-  ir_append(&taker->body, copy_of(k, ws, dst, s));
-  ir_append(&taker->body, cross(k, ST_CROSS_SET, PIPE_MTE2, unused, s->loc));
-  ir_append(&both, maker);
-  ir_append(&both, taker);
-  ir_replace_with_block(s, &both);
-  h->to_vector[h->n] = to_vector;
-  h->loc[h->n++] = s->loc;
-  pass_remark(h->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s, flags %d and %d", src.buf->name,
-              to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", ws.buf->name, ready, unused);
-  return true;
-}
-
-/* The first credit before everything, the last one taken after everything. */
-static void bracket(Hand *h, IrBlock *cube, IrBlock *vector) {
-  IrKernel *k = h->p->k;
-  for (int i = 0; i < h->n; i++) {
-    IrBlock *taker = h->to_vector[i] ? vector : cube, *maker = h->to_vector[i] ? cube : vector;
-    Pipe make = h->to_vector[i] ? PIPE_FIX : PIPE_MTE3;
-    IrStmt *prime = cross(k, ST_CROSS_SET, PIPE_MTE2, 2 * i + 1, h->loc[i]);
-    if (taker->first) ir_insert_before(taker->first, prime);
-    else ir_append(taker, prime);
-    ir_append(maker, cross(k, ST_CROSS_WAIT, make, 2 * i + 1, h->loc[i]));
-  }
 }
 
 /* ---- the second vector core ------------------------------------------------------------------------------------------ */
@@ -253,22 +124,23 @@ static int sides_below(IrBlock *b) {
   int side = SIDE_NONE;
   for (IrStmt *s = b->first; s; s = s->next) {
     if (s->op == ST_CUBE || s->op == ST_VECTOR) side |= s->op == ST_CUBE ? SIDE_CUBE : SIDE_VECTOR;
-    else side |= side_of(s) | sides_below(&s->body) | sides_below(&s->alt);
+    else side |= split_side(s) | sides_below(&s->body) | sides_below(&s->alt);
   }
   return side;
 }
 
 /* A statement no side can execute alone, or control flow that only one side can decide around work of the other. */
 static bool find_conflict(IrStmt *s, void *user) {
-  Hand *h = user;
-  int own = side_of(s);
+  PassCtx *p = ((void **)user)[0];
+  bool *ok = ((void **)user)[1];
+  int own = split_side(s);
   int below = is_control(s) ? sides_below(&s->body) | sides_below(&s->alt) : SIDE_NONE;
   if (s->op == ST_CUBE || s->op == ST_VECTOR || own == SIDE_NONE || ((own != SIDE_BOTH) && !(below & ~own))) return true;
-  Diag *g = diag_add(h->p->diags, DIAG_SIDE_CONFLICT, s->loc, own == SIDE_BOTH
+  Diag *g = diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc, own == SIDE_BOTH
                          ? "this statement needs memories of the cube and of the vector cores at once"
                          : "this condition reads a memory of one side of the core, and work of the other side depends on it");
-  diag_fix(h->p->diags, g, "copy the tile to the side that uses it first");
-  h->ok = false;
+  diag_fix(p->diags, g, "copy the tile to the side that uses it first");
+  *ok = false;
   return true;
 }
 
@@ -284,9 +156,9 @@ static IrStmt *clone_side(IrKernel *k, const IrStmt *cube) {
 
 bool pass_split(PassCtx *p) {
   IrKernel *k = p->k;
-  Hand h = {.p = p, .ok = true};
-  ir_walk(&k->body, hand_over, &h);
-  ir_walk(&k->body, find_conflict, &h);
+  HandOver h = {.ok = true};
+  split_hand_over(p, &h);
+  if (h.ok) ir_walk(&k->body, find_conflict, (void *[]){p, &h.ok});
   if (!h.ok) return false;
   int seen = sides_below(&k->body);
   if (!seen) seen = SIDE_VECTOR;
@@ -297,7 +169,7 @@ bool pass_split(PassCtx *p) {
   if (cube) keep_side(&cube->body, SIDE_CUBE);
   if (vector) keep_side(&vector->body, SIDE_VECTOR);
   if (h.n) {
-    bracket(&h, &cube->body, &vector->body);
+    split_bracket(p, &h, &cube->body, &vector->body);
     if (!k->vid) {
       k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
       if (!split_share(p, vector)) {

@@ -125,14 +125,14 @@ static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
   Core *c = t->core;
   Arena *a = &c->m->arena;
   if (c->tainted || fault_known(c, DIAG_SIM_UNINIT, t->stmt, NULL)) return;
-  Fault *f = fault(c, DIAG_SIM_UNINIT, t->stmt, NULL, "`%s` reads bytes %lld to %lld of %%%s (%s), which nothing has written in this block (%s)",
+  Fault *f = fault(c, DIAG_SIM_UNINIT, t->stmt, NULL, "`%s` reads bytes %lld to %lld of %%%s (%s), which hold no value in this block (%s)",
                    inst_text(a, c, t->stmt), (long long)(h->lo - base_of(b)), (long long)(h->hi - 1 - base_of(b)), b->ir->name,
                    space_info[b->space].name, where(a, c));
   if (!f) return;
   f->other = b->ir->loc;
   fault_other(c, f, "%%%s is declared here", b->ir->name);
   fault_fix(c, f, b->space == SPACE_GM ? "write the tensor before it is read, or pass it as an input instead of `out` or `workspace`"
-                                       : "fill or load the whole region first, or read only the part that was written");
+                                       : "fill or load the whole region first, or read only the part that was written (the rest of the last 32 bytes of a DMA row holds nothing)");
 }
 
 /* ---- accesses ----------------------------------------------------------------------------------------------------------- */

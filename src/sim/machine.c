@@ -15,6 +15,7 @@ static void s_load(Core *c, const Code *q) {
   const Element *el = &c->prog->elem[q->a];
   const SimBuf *b = &c->m->sim->buf[el->buf];
   int64_t at;
+  c->m->spin = SPIN;
   c->reg[q->d] = (Reg){0};
   if (!element_at(c, el, &at)) return;
   if (c->m->sim->checks) observe_element(c, el, at);
@@ -25,6 +26,7 @@ static void s_store(Core *c, const Code *q) {
   const Element *el = &c->prog->elem[q->a];
   const SimBuf *b = &c->m->sim->buf[el->buf];
   int64_t at;
+  c->m->spin = SPIN;
   if (!element_at(c, el, &at)) return;
   if (c->m->sim->checks) observe_element(c, el, at);
   scalar_store(b->type, buf_ptr(c, b, at), c->reg[q->d]);
@@ -33,6 +35,7 @@ static void s_store(Core *c, const Code *q) {
 /* Puts an instruction into its pipe's queue, or does it at once if it is S's own. false: S must wait. */
 static bool s_issue(Core *c, const Inst *i) {
   c->at = i;
+  c->m->spin = SPIN;
   if (i->pipe == PIPE_S) {
     c->state = S_SYNC;
     if (!s_may_sync(c, i) || !s_sync(c, i)) return false;
@@ -59,19 +62,21 @@ static bool s_issue(Core *c, const Inst *i) {
   return true;
 }
 
-static void divide_fault(Core *c) {
-  const IrStmt *s = c->at ? c->at->stmt : NULL;
-  Fault *f = fault(c, DIAG_SIM_DIVIDE, s, NULL, "a scalar is divided by zero after this instruction (%s)", where(&c->m->arena, c));
-  if (f) f->loc = s ? s->loc : c->m->sim->k->loc;
+static void divide_fault(Core *c, int32_t pc) {
+  const IrStmt *s = c->prog->code_stmt[pc];
+  if (fault_known(c, DIAG_SIM_DIVIDE, s, NULL)) return;
+  Fault *f = fault(c, DIAG_SIM_DIVIDE, s, NULL, "`%s` divides by zero (%s)", inst_text(&c->m->arena, c, s), where(&c->m->arena, c));
+  if (f) fault_fix(c, f, "guard the division with an `if`, or keep the divisor at least 1 with max");
 }
 
-static bool charge(Core *c) {
-  if (--c->m->budget > 0) return true;
-  Fault *f = fault(c, DIAG_SIM_ENDLESS, c->at ? c->at->stmt : NULL, NULL, "a scalar loop went round so often that it looks endless (%s)",
-                   where(&c->m->arena, c));
-  if (f && !f->loc.line) f->loc = c->m->sim->k->loc;
+/* A jump backwards: loops that do not end must not hang the host. */
+static bool charge(Core *c, int32_t pc) {
+  if (--c->m->budget > 0 && --c->m->spin > 0) return true;
+  const IrStmt *s = c->prog->code_stmt[pc];
+  Fault *f = fault(c, DIAG_SIM_ENDLESS, s, NULL, "the loop went round so often that it looks endless (%s)", where(&c->m->arena, c));
+  if (f) fault_fix(c, f, "make the condition of the loop false at some time");
+  c->pc = pc;
   c->state = S_DONE;
-  c->m->budget = 0;
   return false;
 }
 
@@ -88,7 +93,7 @@ static bool run_s(Core *c) {
     case C_HALT: c->pc = pc - 1; c->state = S_DONE; return true;
     case C_MOV: r[q->d] = r[q->a]; break;
     case C_JMP:
-      if (q->to < pc && !charge(c)) return true;
+      if (q->to < pc && !charge(c, pc - 1)) return true;
       pc = q->to;
       break;
     case C_JZ:
@@ -100,7 +105,7 @@ static bool run_s(Core *c) {
     case C_STEP: r[q->d].i = (int64_t)((uint64_t)r[q->d].i + (uint64_t)r[q->b].i); break;
     case C_LOOP:
       if (r[q->b].i > 0 ? r[q->d].i < r[q->a].i : r[q->d].i > r[q->a].i) {
-        if (!charge(c)) return true;
+        if (!charge(c, pc - 1)) return true;
         pc = q->to;
       }
       break;
@@ -122,7 +127,7 @@ static bool run_s(Core *c) {
         r[q->d] = scalar_float((ExprOp)(q->op - C_FLT), (DType)q->aux, r[q->a], r[q->b]);
       } else {
         r[q->d] = scalar_int((ExprOp)(q->op - C_INT), (DType)q->aux, r[q->a], r[q->b], &zero);
-        if (zero) divide_fault(c);
+        if (zero) divide_fault(c, pc - 1);
         zero = false;
       }
     }
@@ -256,7 +261,8 @@ static void run_cores(Machine *m) {
 
 void machine_run(Machine *m, int64_t first_block) {
   m->block_faults = 0;
-  m->budget = INT64_C(1) << 30;
+  m->spin = SPIN;
+  m->budget = INT64_C(1) << 32;
   if (m->gm) gm_shadow_reset(m);
   for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
   run_cores(m);

@@ -82,6 +82,7 @@ struct Inst {
 typedef struct {
   char side; /* 'c' or 'v' */
   Code *code;
+  const IrStmt **code_stmt; /* the statement each code comes from */
   int32_t n_code;
   Inst *inst;
   int32_t n_inst;
@@ -276,7 +277,7 @@ typedef struct Machine {
   Map fault_keys;
   int32_t block_faults; /* in the block under way */
   Vec(GmAccess) log;
-  int64_t budget;       /* backward jumps left */
+  int64_t budget, spin; /* backward jumps left: in all, and until S does something others can see */
   int64_t instructions, gm_read, gm_write;
   uint8_t *scratch;     /* SCRATCH bytes, 64-byte aligned: unpacked operands of the cube */
 } Machine;
@@ -392,6 +393,7 @@ void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
 /* blocks.c */
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);
 
+enum { SPIN = 1 << 26 };
 enum { SCRATCH = 1 << 20, GUARD = 64 }; /* GUARD: bytes after each memory that vector code may read */
 
 #endif

@@ -16,6 +16,7 @@ typedef struct {
   char side;
   uint32_t next_id;
   Vec(Code) code;
+  Vec(const IrStmt *) code_stmt;
   Vec(Inst) inst;
   Vec(Element) elem;
   Vec(Reg) init;
@@ -27,6 +28,7 @@ typedef struct {
 
 static int32_t emit(Build *b, CodeOp op, int aux, int32_t d, int32_t x, int32_t y) {
   vec_push(b->arena, &b->code, ((Code){(uint16_t)op, (uint16_t)aux, d, x, y, 0}));
+  vec_push(b->arena, &b->code_stmt, b->stmt);
   return (int32_t)b->code.len - 1;
 }
 
@@ -217,6 +219,7 @@ static void for_loop(Build *b, const IrStmt *s) {
   Jump j = {0};
   loop_body(b, &s->body, &j);
   for (uint32_t i = 0; i < j.continues.len; i++) land_here(b, j.continues.data[i]);
+  b->stmt = s;
   emit(b, C_STEP, 0, var, 0, step);
   land_here(b, enter);
   int32_t again = emit(b, C_LOOP, 0, var, hi, step);
@@ -229,6 +232,7 @@ static void while_loop(Build *b, const IrStmt *s) {
   int32_t out = emit(b, C_JZ, 0, 0, expr(b, s->test.cond), 0);
   Jump j = {0};
   loop_body(b, &s->body, &j);
+  b->stmt = s;
   int32_t back = emit(b, C_JMP, 0, 0, 0, 0);
   b->code.data[back].to = top;
   land_here(b, out);
@@ -327,6 +331,7 @@ bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *n
   emit(&b, C_HALT, 0, 0, 0, 0);
   out->side = side;
   out->code = b.code.data;
+  out->code_stmt = b.code_stmt.data;
   out->n_code = (int32_t)b.code.len;
   out->inst = b.inst.data;
   out->n_inst = (int32_t)b.inst.len;

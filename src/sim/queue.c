@@ -300,7 +300,7 @@ static void waiting_line(Machine *m, Text *t, const Core *c, int p, const Inst *
   else if (i->op == ST_SYNC_ALL || i->op == ST_BARRIER) text_printf(t, "`%s` waits for the pipes of its core", inst_text(a, c, i->stmt));
   else if (i->op == ST_CROSS_WAIT) text_printf(t, "`%s` waits for cross-core flag #%lld", inst_text(a, c, i->stmt), (long long)id);
   else text_printf(t, "`%s` waits for flag #%lld, %s", inst_text(a, c, i->stmt), (long long)id,
-                   never_set(c, i) ? "which nothing sets any more" : arena_printf(a, "which pipe %s has not come to set", pipe_info[i->src].name));
+                   never_set(c, i) ? "which nothing sets any more" : arena_printf(a, "which pipe %s has not set", pipe_info[i->src].name));
 }
 
 void report_deadlock(Machine *m) {

@@ -168,14 +168,14 @@ static bool any_split(const Page *p, int g0, int g1) {
 
 /* ---- conflicts ----------------------------------------------------------------------------------------------------------- */
 
-static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, int *byte, uint32_t *who, uint32_t *tick) {
+static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, Hit *hit) {
   for (const SplitLane *l = p->split[g]; l; l = l->next) {
     if (l->key != key) continue;
     for (int i = 0; i < GRANULE; i++)
       if (mask >> i & 1 && l->tick[i] > limit) {
-        *byte = i;
-        *who = l->who[i];
-        *tick = l->tick[i];
+        int end = i + 1;
+        while (end < GRANULE && mask >> end & 1 && l->tick[end] > limit && l->who[end] == l->who[i]) end++;
+        *hit = (Hit){i, end, key, l->who[i], l->tick[i]};
         return true;
       }
   }
@@ -186,13 +186,17 @@ static bool lane_conflict(const Part *p, int lane, uint32_t limit, Hit *hit) {
   const Lane *l = p->page->lane[lane];
   if (!any_later(&l->tick[p->g0], p->g1 - p->g0 + 1, limit)) return false;
   for (int g = p->g0; g <= p->g1; g++) {
-    uint32_t mask = part_mask(p, g), who = l->who[g], tick = l->tick[g];
+    uint32_t mask = part_mask(p, g), who = l->who[g];
     if (l->tick[g] <= limit || !mask) continue;
-    int byte = __builtin_ctz(mask);
-    if (is_split(p->page, g) && !split_conflict(p->page, g, mask, p->page->key[lane], limit, &byte, &who, &tick)) continue;
-    *hit = (Hit){p->start + g * GRANULE + byte, 0, p->page->key[lane], who, tick};
-    for (; g < p->g1 && l->tick[g + 1] > limit && l->who[g + 1] == who; g++) {}
-    hit->hi = max_i64(hit->lo + 1, p->start + g * GRANULE + 32 - __builtin_clz(part_mask(p, g)));
+    if (is_split(p->page, g)) {
+      if (!split_conflict(p->page, g, mask, p->page->key[lane], limit, hit)) continue;
+      hit->lo += p->start + g * GRANULE;
+      hit->hi += p->start + g * GRANULE;
+      return true;
+    }
+    *hit = (Hit){p->start + g * GRANULE + __builtin_ctz(mask), 0, p->page->key[lane], who, l->tick[g]};
+    while (g < p->g1 && !is_split(p->page, g + 1) && l->tick[g + 1] > limit && l->who[g + 1] == who) g++;
+    hit->hi = p->start + g * GRANULE + 32 - __builtin_clz(part_mask(p, g));
     return true;
   }
   return false;

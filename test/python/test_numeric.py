@@ -182,15 +182,15 @@ def expert_gemm(M, N, K, bM=128, bN=256, bK=64, flags=True):
                     T.wait_flag("mte1", "mte2", stage)
                     T.copy(A[bx * bM, k * bK], A_L1[stage, :, :])
                     T.copy(B[k * bK, by * bN], B_L1[stage, :, :])
-                    if flags:
-                        T.set_flag("mte2", "mte1", stage)
-                        T.wait_flag("mte2", "mte1", stage)
+                    T.set_flag("mte2", "mte1", stage)
+                    T.wait_flag("mte2", "mte1", stage)
                     T.gemm_v0(A_L1[stage, :, :], B_L1[stage, :, :], C_L0, init=(k == 0))
                     T.set_flag("mte1", "mte2", stage)
                 T.wait_flag("mte1", "mte2", 0)
                 T.wait_flag("mte1", "mte2", 1)
-                T.set_flag("m", "fix", 0)
-                T.wait_flag("m", "fix", 0)
+                if flags:
+                    T.set_flag("m", "fix", 0)
+                    T.wait_flag("m", "fix", 0)
                 T.copy(C_L0, C[bx * bM, by * bN])
 
     return main
@@ -210,7 +210,7 @@ def test_expert_gemm_without_a_flag_is_a_race():
     with pytest.raises(tilelang.KernelFault) as e:
         kernel(a, b)
     assert e.value.code == "TL0805"
-    assert "T.copy(" in str(e.value) and "T.gemm_v0(" in str(e.value)
+    assert "T.copy(C_L0" in str(e.value) and "T.gemm_v0(" in str(e.value)
 
 
 def test_expert_gemm_with_auto_sync():
@@ -277,7 +277,8 @@ def test_axpy(n, dtype):
     x, y = normal(n, dtype), normal(n, dtype, seed=1)
     want = y + x.dtype.type(1.5) * x
     tilelang.compile(axpy)(1.5, x, y)
-    np.testing.assert_allclose(y.astype(np.float32), want.astype(np.float32), rtol=2e-3 if dtype == "float16" else 1e-6)
+    tol = 2e-3 if dtype == "float16" else 1e-6  # one rounding more or less
+    np.testing.assert_allclose(y.astype(np.float32), want.astype(np.float32), rtol=tol, atol=tol)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 31), (16, 32), (17, 33), (100, 1000)])
