@@ -4,6 +4,7 @@ python examples/01_gemm.py
 """
 
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def gemm_simple(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), 
 
 
 def main():
-    console = Console()
+    console = Console(soft_wrap=True, highlight=False)
     kernel = tilelang.compile(gemm_simple, out_idx=[-1])
 
     rng = np.random.default_rng(0)
@@ -47,8 +48,11 @@ def main():
 
     info, run = kernel.explain_json(), kernel.last_run
     console.print(f"[bold]{kernel.name}[/bold]  {M} x {N} x {K}, float16 -> float32, on {info['chip']}")
-    console.print(f"{run['blocks']} blocks on {run['cores_used']} of {run['cores']} {info['cores']} cores, {run['instructions']} instructions, "
-                  f"{run['gm_read_bytes'] / 2**20:.1f} MiB read and {run['gm_write_bytes'] / 2**20:.1f} MiB written")  # fmt: skip
+    console.print(f"{run['blocks']} blocks on {run['cores_used']} of {run['cores']} {info['cores']} cores")
+    console.print(
+        f"{run['instructions']} instructions, {run['gm_read_bytes'] / 2**20:.1f} MiB read, "
+        f"{run['gm_write_bytes'] / 2**20:.1f} MiB written"
+    )
     table = Table("memory", "buffer", "bytes", "used", "there", box=None, header_style="bold")
     for memory in info["memory"]:
         own = [x for x in info["buffers"] if x["space"] == memory["space"]]
@@ -58,14 +62,14 @@ def main():
                 memory["space"] if n == 0 else "", f"{x['name']} {x['dtype']}{x['shape']}", str(x["bytes"]), *total
             )
     console.print(table)
-    console.print(
-        "flags: " + ", ".join(f"{f['kind']} {f['src']}->{f['dst']}" for f in info["flags"] if f["kind"] == "set_flag")
-    )
+    pairs = Counter(f"{f['src']}->{f['dst']}" for f in info["flags"] if f["kind"] == "set_flag")
+    console.print("flags set: " + ", ".join(f"{pair} x{n}" if n > 1 else pair for pair, n in pairs.items()))
     console.print(f"maximum error against numpy: {error:.2e} (largest value {np.abs(expected).max():.1f})")
     t = kernel.times
     kernel.get_kernel_source()
-    console.print(f"compile: trace {t['trace'] * 1e3:.2f} ms, print {t['print'] * 1e3:.2f} ms, read {t['load'] * 1e3:.2f} ms, "
-                  f"lower {t['lower'] * 1e3:.2f} ms, write {t['emit'] * 1e3:.2f} ms")  # fmt: skip
+    console.print(
+        "compile: " + ", ".join(f"{s} {t[s] * 1e3:.2f} ms" for s in ("trace", "print", "load", "lower", "emit"))
+    )
     console.print(
         f"host time: {checked:.3f} s with checks, {t['run']:.3f} s without, numpy float32 {numpy_seconds:.3f} s"
     )

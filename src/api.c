@@ -400,7 +400,8 @@ static void json_buffers(TlContext *c, Text *t, const Chosen *x) {
   for (uint32_t i = 0; i < x->bufs.len; i++) {
     const IrBuf *b = x->bufs.data[i];
     comma(t, i);
-    put_str(t, "{\"name", b->name);
+    text_put(t, "{");
+    put_str(t, "name", b->name);
     text_printf(t, ",\"space\":\"%s\",\"dtype\":\"%s\",", space_info[b->space].name, dtype_info[b->type].name);
     put_shape(c, t, b);
     text_printf(t, ",\"layout\":\"%s\",\"addr\":%lld,\"bytes\":%lld,\"live\":[%u,%u],", layout_name[b->layout],
@@ -449,7 +450,8 @@ const char *tl_explain_json(TlContext *c) {
   Chosen x = find_chosen(c);
   Text text, *t = &text;
   text_init(t, &c->arena);
-  put_str(t, "{\"kernel", k->name);
+  text_put(t, "{");
+  put_str(t, "kernel", k->name);
   text_put(t, ",");
   put_str(t, "chip", c->arch ? c->arch->name : NULL);
   text_put(t, ",");
@@ -462,7 +464,8 @@ const char *tl_explain_json(TlContext *c) {
   for (uint32_t i = 0; i < c->pass.remarks.len; i++) {
     const Remark *r = &c->pass.remarks.data[i];
     comma(t, i);
-    put_str(t, "{\"pass", r->pass);
+    text_put(t, "{");
+    put_str(t, "pass", r->pass);
     text_printf(t, ",\"line\":%u,", r->loc.line);
     put_str(t, "text", r->text);
     text_put(t, "}");
@@ -470,7 +473,8 @@ const char *tl_explain_json(TlContext *c) {
   text_put(t, "],\n\"times\":[");
   for (uint32_t i = 0; i < c->stages.len; i++) {
     comma(t, i);
-    put_str(t, "{\"pass", c->stages.data[i].pass);
+    text_put(t, "{");
+    put_str(t, "pass", c->stages.data[i].pass);
     text_printf(t, ",\"seconds\":%.9f}", c->stages.data[i].seconds);
   }
   text_put(t, "]}\n");
@@ -483,13 +487,15 @@ const char *tl_signature_json(TlContext *c) {
   IrKernel *k = c->module->kernel;
   Text text, *t = &text;
   text_init(t, &c->arena);
-  put_str(t, "{\"kernel", k->name);
+  text_put(t, "{");
+  put_str(t, "kernel", k->name);
   text_put(t, ",\n\"params\":[");
   for (uint32_t i = 0; i < k->params.len; i++) {
     const IrBuf *b = k->params.data[i].buf;
     const IrVar *v = k->params.data[i].var;
     comma(t, i);
-    put_str(t, "{\"name", b ? b->name : v->name);
+    text_put(t, "{");
+    put_str(t, "name", b ? b->name : v->name);
     text_printf(t, ",\"kind\":\"%s\",\"dtype\":\"%s\"", b ? "tensor" : "scalar",
                 dtype_info[b ? b->type : v->type].name);
     if (b) {

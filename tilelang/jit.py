@@ -1,8 +1,8 @@
 """@tilelang.jit and tilelang.compile.
 
-A decorated function is *lazy* (it builds and returns a prim_func; calling it gives a Kernel) or *eager* (it is the kernel;
-calling it with tensors runs it). Which one is read off its source: a nested prim_func means lazy, a T.Kernel of its own
-means eager.
+A decorated function is *lazy* (it builds and returns a prim_func; calling it gives a Kernel) or *eager* (it is the
+kernel; calling it with tensors runs it). Which one is read off its source: a nested prim_func means lazy, a T.Kernel of
+its own means eager.
 
 An eager function is traced twice: first up to its last tensor annotation, to learn which T.const is which dimension of
 which tensor; then with the values. Kernels are kept by the compile-time arguments and those values.
@@ -13,7 +13,7 @@ import functools
 import time
 
 from . import cache
-from .errors import ArgumentError, fail, warn
+from .errors import ArgumentError, fail, nearest, warn
 from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
@@ -24,79 +24,54 @@ from .language.dtypes import DType
 from .tensors import is_tensor, view
 
 
-def compile(func, out_idx=None, target="auto", target_host=None, workspace_idx=None, platform="auto", execution_backend=None,
-            verbose=False, pass_configs=None, device=None, chip=None, checks=None, threads=0, **ignored):  # fmt: skip
+# options of other compilers that say nothing to this one, with the value that means "not set"
+_IGNORED = {"target_host": None, "debug_root_path": None, "compile_flags": None, "verbose": False}
+_BACKENDS = (None, "auto", "cython")
+_OPTIONS = ("out_idx", "workspace_idx", "target", "device", "chip", "pass_configs", "checks", "threads")
+
+
+def _options(what, given):
+    """Options of jit and compile as those of Kernel: target, device, chip, pass_configs, checks (the simulator's),
+    threads (of the host), out_idx, workspace_idx; `platform` names a family of chips."""
+    given = dict(given)
+    platform = given.pop("platform", "auto")
+    if given.pop("execution_backend", None) not in _BACKENDS:
+        warn(f"{what}(execution_backend=...) has no effect: device= says where a kernel runs")
+    for name, unset in _IGNORED.items():
+        if given.pop(name, unset) not in (unset, None):
+            warn(f"{what}({name}=...) has no effect")
+    for name in given:
+        if name not in _OPTIONS:
+            near = nearest(name, [*_OPTIONS, *_IGNORED, "platform"])
+            raise ArgumentError(f"{what} has no option '{name}'" + (f"; did you mean '{near}'?" if near else ""))
+    if given.get("chip") is None and platform not in (None, "auto"):
+        given["chip"] = chip_of_platform(platform)
+    return given
+
+
+def compile(func, out_idx=None, **options):
     """Compiles a prim_func into a Kernel."""
     if isinstance(func, Kernel):
         return func
     if isinstance(func, JITFunction):
+        name = func.__name__
         raise ArgumentError(
-            f"tilelang.compile takes a prim_func; '{func.__name__}' is under @tilelang.jit: call it, or {func.__name__}.compile(...)"
+            f"tilelang.compile takes a prim_func; '{name}' is under @tilelang.jit: call it, or {name}.compile(...)"
         )
     if not isinstance(func, PrimFunc):
         raise ArgumentError(
             f"tilelang.compile takes a prim_func, not {type(func).__name__}; mark the kernel with @T.prim_func"
         )
-    options = _options(
-        out_idx,
-        workspace_idx,
-        target,
-        target_host,
-        platform,
-        execution_backend,
-        pass_configs,
-        device,
-        chip,
-        checks,
-        threads,
-        ignored,
-    )
-    return Kernel(func, **options)
+    return Kernel(func, **_options("tilelang.compile", {"out_idx": out_idx, **options}))
 
 
-def _options(
-    out_idx,
-    workspace_idx,
-    target,
-    target_host,
-    platform,
-    execution_backend,
-    pass_configs,
-    device,
-    chip,
-    checks,
-    threads,
-    ignored,
-):
-    for name, value in (("target_host", target_host), *ignored.items()):
-        if value is not None:
-            warn(f"option {name}={value!r} has no effect")
-    if execution_backend not in (None, "cython", "auto"):
-        warn(f"option execution_backend={execution_backend!r} has no effect: device= says where a kernel runs")
-    if chip is None and platform not in (None, "auto"):
-        chip = chip_of_platform(platform)
-    return dict(
-        out_idx=out_idx,
-        workspace_idx=workspace_idx,
-        target=target,
-        pass_configs=pass_configs,
-        device=device,
-        chip=chip,
-        checks=checks,
-        threads=threads,
-    )
-
-
-def jit(func=None, *, out_idx=None, workspace_idx=None, target="auto", target_host=None, platform="auto", execution_backend=None,
-        verbose=False, pass_configs=None, debug_root_path=None, compile_flags=None, device=None, chip=None, checks=None, threads=0):  # fmt: skip
-    """Decorator for kernels and for functions that build kernels."""
-    options = dict(out_idx=out_idx, workspace_idx=workspace_idx, target=target, target_host=target_host, platform=platform,
-                   execution_backend=execution_backend, pass_configs=pass_configs, device=device, chip=chip, checks=checks,
-                   threads=threads, ignored=dict(debug_root_path=debug_root_path, compile_flags=compile_flags))  # fmt: skip
+def jit(func=None, **options):
+    """Decorator for kernels and for functions that build kernels; the options are those of tilelang.compile."""
+    options = _options("tilelang.jit", options)
 
     def wrap(f):
         if isinstance(f, PrimFunc):
-            return Kernel(f, **_options(**options))
+            return Kernel(f, **options)
         return JITFunction(f, options)
 
     return wrap if func is None else wrap(func)
@@ -154,9 +129,10 @@ class JITFunction:
             return func
         if not isinstance(func, PrimFunc):
             raise ArgumentError(
-                f"'{self.__name__}' is under @tilelang.jit but returned {type(func).__name__}, not a prim_func; mark the inner function with @T.prim_func and return it"
+                f"'{self.__name__}' is under @tilelang.jit but returned {type(func).__name__}, not a prim_func; "
+                "mark the inner function with @T.prim_func and return it"
             )
-        return Kernel(func, **_options(**self.options))
+        return Kernel(func, **self.options)
 
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)
@@ -348,7 +324,7 @@ class Eager:
         unused = [n for n in consts if n not in context.asked]
         if unused:
             raise ArgumentError(f"{self.fn.__name__} has no argument and no T.const '{unused[0]}'")
-        kernel = Kernel(Traced(builder, time.perf_counter() - began), **_options(**self.owner.options))
+        kernel = Kernel(Traced(builder, time.perf_counter() - began), **self.owner.options)
         kernel.returns = self.results(result, builder)
         return kernel
 

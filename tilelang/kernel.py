@@ -273,7 +273,8 @@ class Kernel:
                     f"; {name} is {env[name]} from dimension {source[name][1]} of '{self.params[source[name][0]].name}'"
                 )
             raise ArgumentError(
-                f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: dimension {d} is {v.shape[d]}, not {want[d]}{why}"
+                f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: "
+                f"dimension {d} is {v.shape[d]}, not {want[d]}{why}"
             )
         return env
 
@@ -297,7 +298,7 @@ class Kernel:
     def __call__(self, *args, **kwargs):
         if self.device == "ascend":
             raise DeviceError(
-                "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source for it. "
+                "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source. "
                 "Fix: leave device= out or set TILELANG_DEVICE=sim to run on the simulated chip"
             )
         got = self._collect(args, kwargs)

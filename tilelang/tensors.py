@@ -47,7 +47,8 @@ def view(obj, who):
             made = numpy.asarray(memoryview(obj)) if not hasattr(obj, "__array_interface__") else numpy.asarray(obj)
         except TypeError:
             raise ArgumentError(
-                f"{who} is {_what(obj)}, wanted a tensor: a numpy array, a torch tensor, or an object with DLPack or the buffer protocol"
+                f"{who} is {_what(obj)}, wanted a tensor: a numpy array, a torch tensor, "
+                "or an object with DLPack or the buffer protocol"
             ) from None
         obj = made
     name = obj.dtype.name
@@ -81,7 +82,8 @@ def _torch_view(obj, who):
     return View(obj.data_ptr(), obj.shape, dtype, obj.is_contiguous(), True, "cpu", "torch", obj)
 
 
-_DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool", 10: "float8_e4m3fn", 12: "float8_e5m2"}
+_DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_DLPACK.update({10: "float8_e4m3fn", 12: "float8_e5m2"})
 
 
 def _dlpack_dtype(code, bits, lanes):
@@ -127,7 +129,8 @@ def check(v, who, dtype, rank):
         raise ArgumentError(f"{who} is on {v.device}, the simulated chip reads host memory; fix: pass x.cpu()")
     if v.dtype != dtype:
         raise ArgumentError(
-            f"{who} has dtype {v.dtype}, wanted {dtype}; fix: convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})"
+            f"{who} has dtype {v.dtype}, wanted {dtype}; "
+            f"fix: convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})"
         )
     if len(v.shape) != rank:
         raise ArgumentError(f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}")

@@ -216,7 +216,8 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
                   sname(b));
     diag_fix(v->d, g, "move the tile to UB or GM first");
   }
-  for (int i = 0; i < b->rank; i++) {
+  bool clamps = v->par && b->space == SPACE_GM; /* becomes a copy, which keeps to the tensor */
+  for (int i = 0; i < b->rank && !clamps; i++) {
     int64_t reach;
     if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach)) continue;
     Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %lld; the dimension has %s", i, b->name,
@@ -258,12 +259,28 @@ static void check_int(Verifier *v, IrExpr *e, const char *what) {
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */
 
+/* A source op clamps its GM side at the end of the tensor. False after a report. */
+static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
+  const IrBuf *b = r->buf;
+  IrRange start = ir_range(v->k, r->off[i]), past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
+  if (start.lo < 0 && start.lo != INT64_MIN && (start.hi < 0 || is_exact(v, r->off[i]))) {
+    Diag *g = bad(v, REGION_OUTSIDE, "region %s starts at element %lld of dimension %d", region_text(v, r), ll(start.lo), i);
+    diag_fix(v->d, g, "start at 0 or later: only the end of a tensor may be passed");
+    return false;
+  }
+  if (ir_is_int(b->shape[i], 0) || past.lo < 0 || past.lo == INT64_MAX) return true;
+  Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements", region_text(v, r), i,
+                b->name, expr_text(v, b->shape[i]));
+  diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
+  return false;
+}
+
 /* Once statements stand on their sides, passes cut tiles to pieces, and an empty piece is only an instruction that does
  * nothing. Instructions, unlike source ops, do not clamp. */
 static void check_region_bounds(Verifier *v, const IrRegion *r) {
   const IrBuf *b = r->buf;
   bool pieces = v->lowered || v->k->cores != CORES_UNSET;
-  bool clamps = !v->lowered && op_info[v->at->op].level != 'l';
+  bool clamps = b->space == SPACE_GM && !v->lowered && op_info[v->at->op].level != 'l';
   for (int i = 0; i < b->rank; i++) {
     int64_t reach, c;
     if (!pieces && is_const(r->ext[i], &c) && c < 1) {
@@ -271,20 +288,13 @@ static void check_region_bounds(Verifier *v, const IrRegion *r) {
       diag_fix(v->d, g, "use an extent of at least 1");
       return;
     }
-    if (b->space == SPACE_GM && clamps) {
-      IrRange end = ir_range(v->k, ir_binary(v->k, EX_ADD, r->off[i], r->ext[i]));
-      IrRange past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
-      bool empty = ir_is_int(b->shape[i], 0);
-      if (empty || (end.hi > 0 && (past.lo < 0 || past.lo == INT64_MAX))) continue;
-      Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements",
-                    region_text(v, r), i, b->name, expr_text(v, b->shape[i]));
-      diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
-      return;
+    if (clamps) {
+      if (!check_clamped(v, r, i)) return;
+      continue;
     }
     if (!outside(v, r->off[i], r->ext[i], b->shape[i], &reach)) continue;
     Diag *g = bad(v, REGION_OUTSIDE, "region %s reaches element %lld in dimension %d; %%%s has %s elements there",
-                  region_text(v, r), ll(reach < 0 ? reach : reach - 1), i, b->name,
-                  expr_text(v, b->shape[i]));
+                  region_text(v, r), ll(reach < 0 ? reach : reach - 1), i, b->name, expr_text(v, b->shape[i]));
     diag_fix(v->d, g, "use a smaller offset or extent, or allocate %%%s larger", b->name);
     return;
   }

@@ -232,8 +232,38 @@ static void no_path(Ctx *c, const IrStmt *s, const IrBuf *src, const IrBuf *dst)
   diag_fix(c->p->diags, g, "go through global memory, or through a memory that has a path to both");
 }
 
+static bool lower_copy(Ctx *c, Out *o, const IrStmt *s);
+
+/* A copy of several planes becomes a loop of copies of matrices: the outermost dimensions of both sides that are not 1 are peeled together. */
+static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
+  Dims d[2] = {active_dims(&s->args[0].region), active_dims(&s->args[1].region)};
+  const IrRegion *r[2] = {&s->args[0].region, &s->args[1].region};
+  bool fractal = r[0]->buf->layout != LAYOUT_ND || r[1]->buf->layout != LAYOUT_ND;
+  IrRows rows;
+  bool many = false;
+  for (int i = 0; i < 2; i++) many |= d[i].n > 2 && (fractal || !ir_rows(c->k, r[i], &rows));
+  if (!many || d[0].n != d[1].n || !ir_expr_equal(r[0]->ext[d[0].dim[0]], r[1]->ext[d[1].dim[0]])) return false;
+  IrStmt *one = ir_clone(c->k, s), *loop = ir_new_stmt(c->k, ST_FOR, s->loc);
+  loop->loop.lo = num(c, 0);
+  loop->loop.hi = r[0]->ext[d[0].dim[0]];
+  loop->loop.step = num(c, 1);
+  loop->loop.var = ir_new_var(c->k, "plane", DT_I32, VAR_LOOP, s->loc);
+  loop->loop.var->def = loop;
+  ir_append(o->into, loop);
+  for (int i = 0; i < 2; i++) {
+    IrRegion *q = &one->args[i].region;
+    int dim = d[i].dim[0];
+    q->off[dim] = op2(c, EX_ADD, q->off[dim], ir_var(c->k, loop->loop.var));
+    q->ext[dim] = num(c, 1);
+  }
+  Out body = {c, &loop->body, s->loc};
+  return lower_copy(c, &body, one);
+}
+
 /* false: the statement stays (UB to UB is legalize's). */
 static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
+  bool moves = s->args[0].region.buf->space != SPACE_UB || s->args[1].region.buf->space != SPACE_UB;
+  if (moves && lower_planes(c, o, s)) return true;
   IrRegion src = s->args[0].region, dst = s->args[1].region;
   Space a = src.buf->space, b = dst.buf->space;
   if (a == SPACE_GM && (b == SPACE_UB || b == SPACE_L1) && s->op == OP_COPY) {

@@ -43,7 +43,7 @@ static bool keeps_anything(const IrBlock *b);
 static bool is_control(const IrStmt *s) { return s->op == ST_FOR || s->op == ST_IF || s->op == ST_WHILE; }
 
 static bool has_effect(const IrStmt *s) {
-  if (s->op == ST_LET || s->op == ST_VAR || s->op == ST_ASSIGN || s->op == ST_BREAK || s->op == ST_CONTINUE) return false;
+  if (s->op == ST_LET || s->op == ST_VAR) return false;
   if (s->op == ST_WHILE) return true;
   if (is_control(s)) return keeps_anything(&s->body) || keeps_anything(&s->alt);
   return true;

@@ -31,7 +31,7 @@ typedef struct {
   IrStmt *rotor;     /* the loop whose trip picks the id, n > 1 */
   int32_t n;         /* ids */
   int32_t base;      /* first id, once assigned */
-  bool dead;
+  bool dead, answered; /* answered: a backward flag keeps the source from running ahead */
   const IrStmt *why_d, *why_e;
   const char *why;
   FlagState state[MAX_ROTATION];
@@ -49,6 +49,7 @@ typedef struct {
   Clock now;
   int32_t tick;
   int32_t *entry_tick, *iter;
+  int32_t *trips; /* iterations of each loop in the trace */
   FlagState by_id[PIPE_COUNT][PIPE_COUNT][16]; /* flags written by hand, and ids on trial */
   bool hand_used[PIPE_COUNT][PIPE_COUNT][16];
   bool check_ids; /* flags that share an id are replayed as one */
@@ -326,14 +327,25 @@ static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
 
 /* ---- search ------------------------------------------------------------------------------------------------------------------- */
 
-/* A flag set twice: give a forward flag of a loop one id more; otherwise replace it by a barrier. */
+/* A flag set twice, because its source may run ahead. Where the loop has versions of buffers, one id more for each; otherwise the
+ * source waits for an answer: a backward flag of the other direction. Last resort: a barrier. */
 static void mend(Sync *y, uint32_t i) {
   Flag *f = &y->flags.data[i];
   IrStmt *loop = f->before->block->parent;
   while (loop && loop->op == ST_IF) loop = loop->block->parent;
-  if (!f->loop && loop && loop->op == ST_FOR && f->n < 4) {
+  bool in_loop = !f->loop && loop && loop->op == ST_FOR && !has_break(loop);
+  if (in_loop && f->n + 1 < y->trips[loop->id]) {
     f->rotor = loop;
     f->n++;
+    return;
+  }
+  if (in_loop && !f->answered && f->after->block == f->before->block) {
+    f->answered = true;
+    f->n = 1;
+    Flag back = {.src = f->dst, .dst = f->src, .after = f->before, .before = f->after, .loop = loop, .rotor = loop, .n = 1, .why_d = f->why_e, .why_e = f->why_d};
+    back.why = arena_printf(y->p->arena, "answer, so that the flag is not set twice: %s", f->why);
+    for (IrStmt *up = loop; up && up->op == ST_FOR; up = up->block->parent) back.loop = up;
+    add_flag(y, back);
     return;
   }
   f->dead = true;
@@ -506,6 +518,11 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   y->at_after = arena_alloc(p->arena, sizeof(*y->at_after) * n, 16);
   y->at_loop = arena_alloc(p->arena, sizeof(*y->at_loop) * n, 16);
   y->iter = arena_array(p->arena, int32_t, n);
+  y->trips = arena_array(p->arena, int32_t, n);
+  for (uint32_t i = 0; i < y->trace.events.len; i++) {
+    const Event *e = &y->trace.events.data[i];
+    if (e->kind == EV_ITER && e->arg >= y->trips[e->stmt->id]) y->trips[e->stmt->id] = e->arg + 1;
+  }
   y->entry_tick = arena_array(p->arena, int32_t, y->trace.entries.len + 1);
   if (y->trace.too_long || !solve(y)) {
     Diag *g = diag_add(p->diags, DIAG_INTERNAL, side->loc, "the program is too large to order its pipes (%u instructions traced)", y->trace.entries.len);

@@ -47,11 +47,11 @@ static bool find_modulus_stmt(IrStmt *s, void *user) {
 }
 
 static int32_t unroll_of(Walk *w, IrStmt *loop) {
-  int64_t n = 2;
+  int64_t n = 3;
   if (loop->op == ST_FOR) {
     Modulus m = {loop->loop.var, 1};
     ir_walk(&loop->body, find_modulus_stmt, &m);
-    n = min_i64(max_i64(2, m.modulus + 1), MAX_UNROLL);
+    n = min_i64(max_i64(3, m.modulus + 1), MAX_UNROLL);
     int64_t diff;
     if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff)) n = max_i64(0, min_i64(n, diff));
   }

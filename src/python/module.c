@@ -1,8 +1,8 @@
 /* module.c - the Python module tilelang._core: one type, Program, around a TlContext of include/tilelang.h.
  *
- * Stable ABI of Python 3.10. The GIL is released while the core lowers, writes and simulates; a Program refuses a second
- * thread meanwhile. Tensors come as (address, shape): tensors.py gets the address from numpy, torch or DLPack and keeps
- * the object alive; nothing is copied. dlpack() only reads a capsule, the capsule keeps its owner. */
+ * Stable ABI of Python 3.10. The GIL is released while the core lowers, writes and simulates; a Program refuses a
+ * second thread meanwhile. Tensors come as (address, shape): tensors.py gets the address from numpy, torch or DLPack
+ * and keeps the object alive; nothing is copied. dlpack() only reads a capsule, the capsule keeps its owner. */
 #ifndef Py_LIMITED_API
 #define Py_LIMITED_API 0x030A0000
 #endif
@@ -96,7 +96,10 @@ static PyObject *ask(Program *p, const char *(*question)(TlContext *)) {
 static PyObject *program_text(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_text); }
 static PyObject *program_explain(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_explain); }
 static PyObject *program_explain_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_explain_json); }
-static PyObject *program_signature_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_signature_json); }
+static PyObject *program_signature_json(Program *p, PyObject *unused) {
+  (void)unused;
+  return ask(p, tl_signature_json);
+}
 static PyObject *program_diags_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_diags_json); }
 static PyObject *program_diags_text(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_diags_text); }
 
@@ -314,7 +317,11 @@ static int core_exec(PyObject *m) {
 static PyModuleDef_Slot core_slots[] = {{Py_mod_exec, (void *)core_exec}, {0, NULL}};
 
 static struct PyModuleDef core_module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_core", .m_doc = "The C core of tilelang.", .m_methods = core_methods, .m_slots = core_slots,
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_core",
+    .m_doc = "The C core of tilelang.",
+    .m_methods = core_methods,
+    .m_slots = core_slots,
 };
 
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

@@ -108,7 +108,7 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
   const char *through = first.buf == last.buf ? "them"
                                               : arena_printf(a, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - base_of(first.buf)),
                                                              (long long)(h->hi - 1 - base_of(first.buf)), first.buf->ir->name);
-  const char *who = first.core != last.core ? arena_printf(a, "pipe %s of the %s", pipe_info[first.pipe].name, where(a, first.core))
+  const char *who = first.core != last.core ? arena_printf(a, "pipe %s of %s", pipe_info[first.pipe].name, where(a, first.core))
                     : first.pipe == last.pipe ? "the same pipe" : arena_printf(a, "pipe %s", pipe_info[first.pipe].name);
   Fault *f = fault(c, DIAG_SIM_RACE, last.stmt, first.stmt, "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s` on %s may still %s %s (%s)",
                    inst_text(a, c, last.stmt), pipe_info[last.pipe].name, did(last.kind), (long long)lo, (long long)(hi - 1), last.buf->ir->name,

@@ -30,7 +30,13 @@ def rows_kernel():
     M = T.symbolic("M")
 
     @T.prim_func
-    def add_rows(X: T.Tensor((M, 64), "float32"), W: T.Tensor((M,), "float32"), s: T.float32, n: T.int32, Y: T.Tensor((M, 64), "float32")):
+    def add_rows(
+        X: T.Tensor((M, 64), "float32"),
+        W: T.Tensor((M,), "float32"),
+        s: T.float32,
+        n: T.int32,
+        Y: T.Tensor((M, 64), "float32"),
+    ):
         with T.Kernel(T.ceildiv(M, 8)) as bx:
             x = T.alloc_shared((8, 64), "float32")
             T.copy(X[bx * 8, 0], x)
@@ -38,7 +44,7 @@ def rows_kernel():
                 x[i, j] = x[i, j] * s + n
             T.copy(x, Y[bx * 8, 0])
 
-    return tilelang.compile(add_rows, out_idx=-1)  # fmt: skip
+    return tilelang.compile(add_rows, out_idx=-1)
 
 
 X = np.arange(512, dtype=np.float32).reshape(8, 64)
@@ -59,7 +65,12 @@ def test_out_idx_and_in_place():
 
 def test_several_outputs_are_a_list():
     @T.prim_func
-    def f(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32"), W: T.Tensor((64,), "float32"), Z: T.Tensor((64,), "float16")):
+    def f(
+        X: T.Tensor((64,), "float32"),
+        Y: T.Tensor((64,), "float32"),
+        W: T.Tensor((64,), "float32"),
+        Z: T.Tensor((64,), "float16"),
+    ):
         with T.Kernel(1) as bx:
             x = T.alloc_shared((64,), "float32")
             z = T.alloc_shared((64,), "float16")
@@ -71,7 +82,7 @@ def test_several_outputs_are_a_list():
 
     outs = tilelang.compile(f, out_idx=[1, -1], workspace_idx=[2])(X[0])
     assert type(outs) is list and [o.dtype for o in outs] == [np.float32, np.float16]
-    np.testing.assert_array_equal(outs[0], X[0])  # fmt: skip
+    np.testing.assert_array_equal(outs[0], X[0])
 
 
 def test_prim_func_can_be_called():
@@ -242,6 +253,12 @@ def test_wrong_options():
         copy_kernel(workspace_idx=[1])
     with pytest.raises(tilelang.CompileError, match="910B2"):
         copy_kernel(chip="910Z")
+    with pytest.raises(ArgumentError, match="tilelang.compile has no option 'devcie'; did you mean 'device'?"):
+        copy_kernel(devcie="sim")
+    with pytest.raises(ArgumentError, match="platform='A9': there is no such family of chips"):
+        copy_kernel(platform="A9")
+    with pytest.warns(tilelang.TileLangWarning, match="compile_flags=.* has no effect"):
+        copy_kernel(compile_flags=["-O3"])
     with pytest.raises(ArgumentError, match="tilelang.compile takes a prim_func, not int"):
         tilelang.compile(3)
     with pytest.warns(tilelang.TileLangWarning, match="'tl.ascend_auto_sink' has no effect.*tl.ascend_auto_sync"):

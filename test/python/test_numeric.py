@@ -76,7 +76,7 @@ def gemm_k_loop(M, N, K, bm=128, bn=128, bk=64, form="gemm", loop="pipelined", d
     return gemm
 
 
-@pytest.mark.parametrize("M, N, K", [(1024, 1024, 1024), (64, 64, 64), (128, 192, 320), (100, 77, 123), (1000, 777, 1234)])
+@pytest.mark.parametrize("M, N, K", [(1024, 1024, 1024), (64, 64, 64), (100, 77, 123), (1000, 777, 1234)])
 def test_article_gemm(M, N, K):
     a, b = normal((M, K)), normal((K, N), seed=1)
     kernel = tilelang.compile(gemm_simple(M, N, K), out_idx=[-1])
@@ -357,7 +357,12 @@ def test_layer_norm(M, N):
     rows, eps = 8, 1e-5
 
     @T.prim_func
-    def norm(X: T.Tensor((M, N), "float32"), G: T.Tensor((N,), "float32"), B: T.Tensor((N,), "float32"), Y: T.Tensor((M, N), "float32")):
+    def norm(
+        X: T.Tensor((M, N), "float32"),
+        G: T.Tensor((N,), "float32"),
+        B: T.Tensor((N,), "float32"),
+        Y: T.Tensor((M, N), "float32"),
+    ):
         with T.Kernel(T.ceildiv(M, rows)) as bx:
             x = T.alloc_shared((rows, N), "float32")
             square = T.alloc_shared((rows, N), "float32")
@@ -384,7 +389,7 @@ def test_layer_norm(M, N):
     y = tilelang.compile(norm, out_idx=[-1])(x, g, b)
     d = x - x.mean(axis=1, keepdims=True)
     want = d / np.sqrt((d * d).mean(axis=1, keepdims=True) + eps) * g + b
-    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("op, want", [("sum", np.sum), ("max", np.max), ("min", np.min)])

@@ -1,1 +1,1 @@
-"""Tracing of Python functions into IR text: expr (values), builder (statements), rewrite and hooks (Python's control flow)."""
+"""Python functions into IR text: expr (values), builder (statements), rewrite, hooks (control flow), trace (kernels)."""

@@ -258,7 +258,8 @@ class Printer:
                 fail(
                     1013,
                     f"the size '{thing.name}' is used but is not a dimension of any input tensor",
-                    fix=f"make '{thing.name}' a dimension of a parameter by itself, not only a part of an expression, or pass it as a parameter `{thing.name}: T.int32`",
+                    fix=f"make '{thing.name}' a dimension of a parameter by itself, not only a part of an expression, "
+                    f"or pass it as a parameter `{thing.name}: T.int32`",
                     at=self.b.where,
                 )
             return self.syms[thing.name]

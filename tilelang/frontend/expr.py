@@ -29,7 +29,7 @@ _PYTHON_WORD = {"&&": "and", "||": "or"}
 
 
 class Expr:
-    """A scalar the chip computes. `op` is "const", "var", "load", "cast", "bits", "select" or an operator of exprs.def."""
+    """A scalar of the chip. `op`: "const", "var", "load", "cast", "bits", "select" or an operator of exprs.def."""
 
     __slots__ = ("op", "args", "dtype", "pure")
 
@@ -148,8 +148,8 @@ class Expr:
     def __bool__(self):
         self._python_value(
             "the truth",
-            "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain Python "
-            "function mark the function @T.macro, or use T.if_then_else(c, a, b)",
+            "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain "
+            "Python function mark the function @T.macro, or use T.if_then_else(c, a, b)",
         )
 
     def __index__(self):
@@ -174,7 +174,7 @@ class Expr:
 
 
 class Var(Expr):
-    """A named scalar: parameter, symbolic size, block index, loop index or snapshot. The name may come after the value."""
+    """A named scalar: parameter, symbolic size, block index, loop index or snapshot. The name may come late."""
 
     __slots__ = ("name", "kind")
 
@@ -568,7 +568,7 @@ def _number_text(v):
 
 
 def show(e, prec=0, name=None):
-    """IR text. `name` gives the text of a variable or buffer; the default is good for messages before names are final."""
+    """IR text. `name` gives the text of a variable or buffer; the default is for messages, before names are final."""
     if not isinstance(e, Expr):
         return _number_text(e)
     name = name or _plain_name

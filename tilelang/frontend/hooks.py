@@ -1,4 +1,4 @@
-"""What the rewritten code calls: one Frame a function call, with the names it made mutable, and the handles of its loops and ifs.
+"""What the rewritten code calls: one Frame a function call, with the names it made mutable; handles of loops and ifs.
 
 A Python value takes Python's way through every hook. A value of the chip makes a statement: then the block runs once to
 collect its statements, and names that were bound inside end with it, because the chip, not Python, decides how often
@@ -210,8 +210,10 @@ class Frame:
                 continue
             fail(
                 1007,
-                f"'{n}' changes from one run of this loop to the next, but the loop runs on the chip and '{n}' is a Python name",
-                fix=f"make it a variable of the chip: {n} = T.alloc_var('int32', init=...) (any dtype); or unroll the loop with T.unroll",
+                f"'{n}' changes from one run of this loop to the next, "
+                f"but the loop runs on the chip and '{n}' is a Python name",
+                fix=f"make it a variable of the chip: {n} = T.alloc_var('int32', init=...) (any dtype); "
+                "or unroll the loop with T.unroll",
                 at=h.at,
             )
         out = []
@@ -332,7 +334,8 @@ def _unknown(name, where, at):
     return Poison(
         name,
         f"is not known here: it gets its value inside {where}, which the chip decides",
-        f"make it a variable of the chip before that: {name} = T.alloc_var(dtype, init=...); for a choice of two values use T.if_then_else",
+        f"make it a variable of the chip before that: {name} = T.alloc_var(dtype, init=...); "
+        "for a choice of two values use T.if_then_else",
         at,
     )
 

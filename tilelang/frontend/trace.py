@@ -3,7 +3,7 @@
 import functools
 import time
 
-from ..errors import fail
+from ..errors import fail, warn
 from ..language.dtypes import IR_NAME, DType
 from .builder import Builder, active
 from .expr import Buffer, Var, dims
@@ -48,7 +48,7 @@ class Traced:
 
 
 def annotations(fn):
-    """Annotations as objects; strings (from __future__ import annotations) are evaluated where the function was made."""
+    """Annotations as objects; strings (`from __future__ import annotations`) are evaluated in the function's scope."""
     try:
         found = dict(getattr(fn, "__annotations__", {}))
     except NameError:
@@ -176,15 +176,18 @@ class Macro:
         return self if obj is None else functools.partial(self, obj)
 
 
+def _no_effect(what, options):
+    for name in options:
+        warn(f"{what}({name}=...) has no effect")
+
+
 def prim_func(fn=None, **options):
     """Traces a function into a kernel. Parameters: `name: T.Tensor(shape, dtype)` or a scalar dtype."""
-    if fn is None:
-        return lambda f: prim_func(f, **options)
-    return PrimFunc(fn)
+    _no_effect("T.prim_func", options)
+    return prim_func if fn is None else PrimFunc(fn)
 
 
 def macro(fn=None, **options):
     """Marks a function whose calls are inlined, with its own `if`, `for` and assignments traced."""
-    if fn is None:
-        return lambda f: macro(f, **options)
-    return Macro(fn)
+    _no_effect("T.macro", options)
+    return macro if fn is None else Macro(fn)

@@ -46,7 +46,7 @@ for _long, _short in IR_NAME.items():
 
 
 class DType(str):
-    """A dtype by its name. `T.float16(x)` converts a value; `DType(...)` takes strings, numpy, torch and ml_dtypes dtypes."""
+    """A dtype by its name. `T.float16(x)` converts a value; `DType(...)` takes strings and others' dtypes."""
 
     __slots__ = ()
 

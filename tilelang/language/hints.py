@@ -23,7 +23,7 @@ _WARNED = {
     "printf": "printing from a kernel is not supported yet",
     "print": "printing from a kernel is not supported yet",
     "dump_tensor": "dumping from a kernel is not supported yet",
-    "device_assert": "asserts on the chip are not supported yet; the simulator checks bounds, races and uninitialised reads by itself",
+    "device_assert": "asserts on the chip are not supported yet; the simulator checks bounds and races by itself",
 }
 
 REFUSED = {
@@ -35,8 +35,9 @@ REFUSED = {
         "it is a feature of GPUs that Ascend has not",
     ),
     **dict.fromkeys(
-        "reinterpretcast set_deq_scale reshape view alloc_global alloc_reducer reducer_init reducer_update finalize_reducer "
-        "cumsum cummax reduce_abssum reduce_absmax reduce_bitand reduce_bitor reduce_bitxor async_copy transpose im2col "
+        "reinterpretcast set_deq_scale reshape view alloc_global alloc_reducer reducer_init reducer_update "
+        "finalize_reducer cumsum cummax reduce_abssum reduce_absmax reduce_bitand reduce_bitor reduce_bitxor "
+        "async_copy transpose im2col "
         "c2d_im2col atomic_max atomic_min atomic_or atomic_addx2 atomic_addx4 atomic_load atomic_store shmem_put_nbi "
         "shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi StridedTensor make_tensor ptr PersistentTileScheduler "
         "any_of all_of thread_return loop_break meta_class Ref".split(),

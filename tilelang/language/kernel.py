@@ -7,8 +7,8 @@ from ..language.dtypes import int32
 
 
 class Kernel:
-    """`with T.Kernel(gx, gy, threads=...) as (bx, by)`; with is_npu=True `as (cid, vid)`: one block index and which of the
-    two vector cores. `threads` 1 or 2 with is_npu binds the block index alone; any other number is a hint for other chips."""
+    """`with T.Kernel(gx, gy, threads=...) as (bx, by)`; with is_npu=True `as (cid, vid)`: one block index and which of
+    the two vector cores. `threads` 1 or 2 with is_npu binds the block index alone; other numbers mean nothing here."""
 
     def __init__(self, *blocks, threads=None, is_cpu=False, prelude=None, is_npu=False, pipeline=False):
         b = current("T.Kernel")

@@ -63,7 +63,8 @@ def Pipelined(
     for name, value in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if value is not None:
             warn(
-                f"T.Pipelined({name}=...) has no effect: the order of the statements is kept and overlap comes from num_stages"
+                f"T.Pipelined({name}=...) has no effect: "
+                "the order of the statements is kept and overlap comes from num_stages"
             )
     if cross_interval not in (None, 1):
         b.note("T.Pipelined(cross_interval=...) has no effect here")
@@ -115,8 +116,8 @@ class _Parallel(RuntimeLoop):
 
 
 def Parallel(*extents, coalesced_width=None, loop_layout=None, prefer_async=None, annotations=None):
-    """`for i, j in T.Parallel(m, n)`: independent iterations over a box. In `c[i, j] += a[i, k] * b[k, j]` an index that
-    the left side does not have is summed over."""
+    """`for i, j in T.Parallel(m, n)`: independent iterations over a box. In `c[i, j] += a[i, k] * b[k, j]` an index
+    that the left side does not have is summed over."""
     b = current("T.Parallel")
     if not 1 <= len(extents) <= 6:
         fail(1004, f"T.Parallel takes 1 to 6 extents, not {len(extents)}")
@@ -131,7 +132,7 @@ def Parallel(*extents, coalesced_width=None, loop_layout=None, prefer_async=None
 
 
 def unroll(*args, annotations=None, **hints):
-    """A loop that Python runs: its index is a Python number. Long or run-time ones become serial loops, with a warning."""
+    """A loop that Python runs: its index is a Python number. Long or run-time ones become T.serial, with a warning."""
     current("T.unroll")
     lo, hi, step = _bounds("T.unroll", args)
     if all(isinstance(v, int) for v in (lo, hi, step)) and (hi - lo) // step <= _UNROLL_LIMIT:

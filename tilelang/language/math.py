@@ -218,8 +218,8 @@ def shift_right(a, b):
 
 
 def use_swizzle(*args, order="row", enable=True, off=1, dir=0, **hints):
-    """Order of the blocks. use_swizzle(panel) is a hint; use_swizzle(cid, M, N, K, bM, bN, off, dir) returns the new block
-    index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
+    """Order of the blocks. use_swizzle(panel) is a hint; use_swizzle(cid, M, N, K, bM, bN, off, dir) returns the new
+    block index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
     if len(args) < 6:
         from ..frontend.builder import current
 

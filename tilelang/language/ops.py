@@ -102,11 +102,15 @@ def _box(r):
 
 def _disagree(s, d, transpose):
     b = current("T.copy")
-    text = f"T.copy moves {_box(s)} of shape {shape_text(s.ext)} {'transposed ' * bool(transpose)}into {_box(d)} of shape {shape_text(d.ext)}"
+    how = "transposed " * bool(transpose)
+    text = f"T.copy moves {_box(s)} of shape {shape_text(s.ext)} {how}into {_box(d)} of shape {shape_text(d.ext)}"
     fix = None
     tile, other = (d, s) if s.buf.space == "gm" else (s, d)
     if len(long_dims(tile.ext)) == len(long_dims(other.ext)) and all(isinstance(e, int) for e in other.ext):
-        fix = f"make '{tile.buf.name}' {shape_text(long_dims(other.ext) or (1,))}, or take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
+        fix = (
+            f"make '{tile.buf.name}' {shape_text(long_dims(other.ext) or (1,))}, "
+            f"or take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
+        )
     elif len(long_dims(tile.ext)) == len(long_dims(other.ext)):
         fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
     b.error(501, text, fix, place(tile.buf.at, f"'{tile.buf.name}' is made here"))
@@ -178,7 +182,7 @@ def clear(buf):
     fill(buf, 0)
 
 
-# ---- matrix product ---------------------------------------------------------------------------------------------------
+# ---- matrix product -------------------------------------------------------------------------------------------------
 
 
 def _matrix(v, what):
@@ -207,7 +211,8 @@ def _gemm(what, op, a, b_, c, trans_a, trans_b, init):
             note = " (A transposed)" * bool(trans_a) + " (B transposed)" * bool(trans_b)
             b.error(
                 502,
-                f"{what}: '{left.buf.name}' {shape_text(left.ext)} and '{right.buf.name}' {shape_text(right.ext)} disagree in {axis}: {show(x)} and {show(y)}{note}",
+                f"{what}: '{left.buf.name}' {shape_text(left.ext)} and '{right.buf.name}' {shape_text(right.ext)} "
+                f"disagree in {axis}: {show(x)} and {show(y)}{note}",
                 fix="A is (M, K), B is (K, N), C is (M, N); transpose_A / transpose_B read a tile the other way round",
                 other=place(right.buf.at, f"'{right.buf.name}' is made here"),
             )
@@ -262,7 +267,7 @@ class GemmWarpPolicy:
     Square, FullRow, FullCol = "square", "full_row", "full_col"
 
 
-# ---- reductions -------------------------------------------------------------------------------------------------------
+# ---- reductions -----------------------------------------------------------------------------------------------------
 
 
 def _reduce(op, buffer, out, dim, args, clear, real_shape):
@@ -311,7 +316,8 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
             keep[axis] = 1
             b.error(
                 1012,
-                f"{what} of {shape_text(src.ext)} over dimension {axis} gives {shape_text(kept or (1,))}; '{dst.buf.name}' takes {shape_text(dst.ext)}",
+                f"{what} of {shape_text(src.ext)} over dimension {axis} gives {shape_text(kept or (1,))}; "
+                f"'{dst.buf.name}' takes {shape_text(dst.ext)}",
                 fix=f"make '{dst.buf.name}' {shape_text(kept or (1,))} or {shape_text(keep)}",
                 other=place(dst.buf.at, f"'{dst.buf.name}' is made here"),
             )

@@ -137,7 +137,7 @@ _MODES = {"CAST_NONE", "CAST_RINT", "CAST_FLOOR", "CAST_CEIL", "CAST_ROUND", "CA
 
 
 def cast(dst, src, mode="CAST_RINT", count=None):
-    """dst := src in dst's dtype; mode CAST_NONE, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC or CAST_ODD."""
+    """dst := src in dst's dtype; mode CAST_NONE, _RINT, _FLOOR, _CEIL, _ROUND, _TRUNC or _ODD."""
     mode = str(mode).rsplit(".", 1)[-1].upper()
     if mode not in _MODES:
         fail(1004, f"'{mode}' is not a rounding mode of T.tile.cast", fix=f"one of {', '.join(sorted(_MODES))}")

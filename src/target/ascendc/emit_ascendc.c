@@ -672,6 +672,12 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
               "mmad: %s was loaded with another row length than it is multiplied with", (la.bad ? A : B)->buf->name);
     return;
   }
+  /* The cube writes columns of fractals as high as m is; the tile has them as high as it is itself. */
+  bool high = a.rows->op == EX_INT ? round_up(a.rows->i, 16) == c.plane_rows : c.plane_rows == 16;
+  if (!high && ir_range(w->k, b.cols).hi > 16) {
+    refuse_form(w, s, "accumulate into a tile of exactly m rows", "it writes only some rows of the accumulator, and more than 16 columns");
+    return;
+  }
   bool scope = cw_needs_name(a.rows) || cw_needs_name(a.cols) || cw_needs_name(b.cols) || la.trans32;
   if (scope) cw_scope(w);
   IrExpr *m = cw_bind(w, a.rows, "m"), *n = cw_bind(w, b.cols, "n"), *k = cw_bind(w, a.cols, "k");

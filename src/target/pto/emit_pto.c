@@ -487,6 +487,10 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
     refuse_form(w, s, "accumulate into a whole tile", "the accumulator starts inside a tile");
     return;
   }
+  if (a.rows->op == EX_INT && round_up(a.rows->i, 16) != c.plane_rows && c.plane_cols > 16) {
+    refuse_form(w, s, "accumulate into a tile of exactly m rows", "it writes only some rows of the accumulator");
+    return;
+  }
   bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || c.plane->op != EX_INT;
   if (scope) cw_scope(w);
   const char *at = l0_tile(w, s, A, &a), *bt = at ? l0_tile(w, s, B, &b) : NULL;
