@@ -4,6 +4,7 @@ Python keeps the parameter list and the IR text; everything else is asked of the
 """
 
 import json
+import math
 import os
 import threading
 import time
@@ -59,6 +60,8 @@ class Param:
 
 class Kernel:
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
+
+    loose = False  # True: a tensor of another shape with enough elements is read as the parameter's shape, with a warning
 
     def __init__(
         self,
@@ -254,7 +257,8 @@ class Kernel:
         """Symbolic sizes from the tensors that have them as a dimension; every other size is checked."""
         env, source = {}, {}
         for i, v in views.items():
-            for d, (want, have) in enumerate(zip(self.params[i].shape, v.shape)):
+            shape = self.params[i].shape
+            for d, (want, have) in enumerate(zip(shape, v.shape if len(v.shape) == len(shape) else ())):
                 name = getattr(want, "name", None)
                 if name in self.sizes and name not in env:
                     env[name], source[name] = have, (i, d)
@@ -265,6 +269,12 @@ class Kernel:
             want = tuple(evaluate(s, env) for s in self.params[i].shape)
             if want == tuple(v.shape):
                 continue
+            if self.loose and math.prod(want) <= math.prod(v.shape):
+                warn(f"{self._who(i)} has shape {tuple(v.shape)} and is read as {want}", 1022)
+                v.shape = want
+                continue
+            if len(want) != len(v.shape):
+                raise ArgumentError(f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}")
             d = next(d for d in range(len(want)) if want[d] != v.shape[d])
             name = getattr(self.params[i].shape[d], "name", None)
             why = ""
@@ -311,7 +321,7 @@ class Kernel:
             if not is_tensor(obj):
                 raise ArgumentError(f"{self._who(i)} is {type(obj).__name__}, wanted a tensor {p!r}")
             v = views[i] = view(obj, self._who(i))
-            check(v, self._who(i), p.dtype, len(p.shape))
+            check(v, self._who(i), p.dtype, None if self.loose else len(p.shape))
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
         env = self._bind_sizes(views)
@@ -365,6 +375,18 @@ class Kernel:
 
     def __repr__(self):
         return f"<kernel {self.name}({', '.join(repr(p) for p in self.params)}) for {self.device}>"
+
+
+def chip_named(name=None):
+    """(name, family, cube cores, vector cores, MHz) of a chip; None is the default one."""
+    from . import _core
+
+    chips = _core.chips()
+    name = name or "910B2"
+    for chip in chips:
+        if chip[0] == name:
+            return chip
+    raise ArgumentError(f"chip={name!r}: there is no such chip; one of {', '.join(c[0] for c in chips)}")
 
 
 def chip_of_platform(platform):

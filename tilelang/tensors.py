@@ -132,7 +132,7 @@ def check(v, who, dtype, rank):
             f"{who} has dtype {v.dtype}, wanted {dtype}; "
             f"fix: convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})"
         )
-    if len(v.shape) != rank:
+    if rank is not None and len(v.shape) != rank:
         raise ArgumentError(f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}")
     if not v.contiguous:
         raise ArgumentError(

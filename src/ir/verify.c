@@ -393,6 +393,17 @@ static void check_address(Verifier *v, const IrBuf *b) {
   diag_fix(v->d, g, "use %lld", ll(b->addr < 0 ? 0 : b->addr > INT64_MAX - align ? 0 : round_up(b->addr, align)));
 }
 
+/* Element numbers are i32 in the IR. */
+static bool too_many(const IrBuf *b, int64_t *elements) {
+  *elements = 1;
+  for (int i = 0; i < b->rank; i++) {
+    int64_t c = 1;
+    if (is_const(b->shape[i], &c) && c < 1) return false;
+    if (__builtin_mul_overflow(*elements, c, elements)) *elements = INT64_MAX;
+  }
+  return *elements > INT32_MAX;
+}
+
 static void check_alloc(Verifier *v, const IrStmt *s) {
   const IrBuf *b = s->alloc.buf;
   if (b->space == SPACE_GM) {
@@ -414,6 +425,10 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
       break;
     }
   }
+  int64_t elements;
+  if (too_many(b, &elements))
+    bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name, shape_text(v, b->shape, b->rank), ll(elements),
+        INT32_MAX);
   if (v->lowered && !space_info[b->space].physical) {
     Diag *g = bad(v, SPACE_PHYSICAL, "%%%s is in %s, which is no memory of the chip", b->name, sname(b));
     diag_fix(v->d, g, "use ub, l1, l0a, l0b or l0c");
@@ -739,6 +754,10 @@ static void check_head(Verifier *v) {
       Diag *g = bad(v, TENSOR_EXTENT, "%%%s has %lld elements in dimension %d", b->name, ll(b->shape[d]->i), d);
       diag_fix(v->d, g, "use 0 or more");
     }
+    int64_t elements;
+    if (b && too_many(b, &elements))
+      bad(v, TENSOR_EXTENT, "%%%s %s has %lld elements, more than %d", b->name, shape_text(v, b->shape, b->rank),
+          ll(elements), INT32_MAX);
     if (b) open_buf(v, b);
   }
   v->head = k->loc;

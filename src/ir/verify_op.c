@@ -605,7 +605,8 @@ static void check_fractal_start(Verifier *v, const IrStmt *s, const IrRegion *r)
   const IrBuf *b = r->buf;
   if (space_side(b->space) != 'c' || b->rank < 2) return;
   int c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
-  int unit[2] = {b->layout == LAYOUT_ZN ? c0 : 16, b->layout == LAYOUT_ZN ? 16 : c0};
+  bool zn = b->space == SPACE_L0B;
+  int unit[2] = {zn ? c0 : 16, zn ? 16 : c0};
   if (s->op == OP_GM_TO_L1 || s->op == OP_L0C_TO_GM) unit[0] = 1; /* these address single rows */
   for (int i = 0; i < 2; i++) {
     IrExpr *off = r->off[b->rank - 2 + i];
@@ -665,7 +666,8 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
 }
 
 void ir_verify_op(IrKernel *k, Diags *d, const IrStmt *s, const IrStmt *side) {
-  Verifier verifier = {k, d, k->module->arena, s, side, k->level == LEVEL_LOWERED}, *v = &verifier;
+  bool by_hand = op_info[s->op].level == 'l' && k->cores == CORES_UNSET; /* in source text: no pass will correct it */
+  Verifier verifier = {k, d, k->module->arena, s, side, k->level == LEVEL_LOWERED || by_hand}, *v = &verifier;
   uint32_t before = d->n_errors;
   check_attrs(v, s);
   check_spaces(v, s);

@@ -384,6 +384,22 @@ void lg_put(Lg *g, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value)
   g->failed = true;
 }
 
+/* Blocks that repeat over rows, written out: a row of dst has a block of its own. */
+static Opd spread_blocks(Lg *g, const Nest *n, Opd blocks) {
+  int last = n->n - 1;
+  Nest m = *n;
+  DType t = opd_type(&blocks);
+  m.ext[last] = ir_i32(g->k, dtype_c0(t));
+  m.max[last] = dtype_c0(t);
+  Opd pair[2] = {blocks, lg_temp(g, &m, t)};
+  pair[0].block = false;
+  pair[0].dim[last] = (int8_t)(blocks.r.buf->rank - 1);
+  lg_emit(g, &m, OP_MOVE, pair, 2, NO_ATTR, 0);
+  pair[1].block = true;
+  pair[1].dim[last] = REPEATS;
+  return pair[1];
+}
+
 /* [M, 1] as [M, C0] with C0 copies of each value. Odd counts go through a padded run: brcb takes 8 values at a time. */
 static Opd as_blocks(Lg *g, const Nest *n, Opd o) {
   Opd own, pair[2];
@@ -422,7 +438,8 @@ static Opd as_blocks(Lg *g, const Nest *n, Opd o) {
     blocks.r.ext[d] = m.ext[d];
     blocks.dim[d] = (int8_t)d;
   }
-  return lg_widen(n, &m, blocks, back);
+  blocks = lg_widen(n, &m, blocks, back);
+  return m.n == n->n - 1 ? blocks : spread_blocks(g, n, blocks);
 }
 
 static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value);

@@ -137,14 +137,32 @@ static bool gm_is_one_run(PassCtx *p, const IrRegion *r) {
   return true;
 }
 
+static bool odd_rows(const IrBuf *b) {
+  const IrExpr *cols = b->shape[b->rank - 1];
+  return b->space == SPACE_UB && b->rank >= 2 && cols->op == EX_INT && cols->i > 1 && cols->i * dtype_size(b->type) % 32 != 0;
+}
+
+/* Ops that take a tile row by row (reductions, broadcasts of rows or columns) need rows that start on blocks. */
+static void find_row_ops(Ctx *c, const IrStmt *s) {
+  bool by_rows = s->op == OP_REDUCE_SUM || s->op == OP_REDUCE_MAX || s->op == OP_REDUCE_MIN || s->op == OP_BROADCAST;
+  const IrRegion *out = &s->args[s->n_args - 1].region;
+  for (int i = 0; i < s->n_args - 1 && !by_rows; i++) {
+    const IrRegion *in = &s->args[i].region;
+    if (s->args[i].kind != ARG_REGION || out->buf->rank < 2) continue;
+    by_rows = in->buf->rank != out->buf->rank;
+    for (int d = 0; !by_rows && d < out->buf->rank; d++) by_rows = !ir_expr_equal(in->ext[d], out->ext[d]);
+  }
+  for (int i = 0; i < s->n_args && by_rows; i++)
+    if (s->args[i].kind == ARG_REGION && odd_rows(s->args[i].region.buf)) c->use[s->args[i].region.buf->id].pad = true;
+}
+
 static bool find_padding(IrStmt *s, void *user) {
   Ctx *c = user;
+  if (ir_is_op(s) && s->op != OP_GEMM && s->op != OP_MMAD && !is_copy(s)) find_row_ops(c, s);
   if (!is_copy(s)) return true;
   for (int i = 0; i < 2; i++) {
     IrBuf *b = s->args[i].region.buf, *other = s->args[1 - i].region.buf;
-    if (b->space != SPACE_UB || other->space != SPACE_GM || b->rank < 2) continue;
-    const IrExpr *cols = b->shape[b->rank - 1];
-    if (cols->op != EX_INT || cols->i <= 1 || cols->i * dtype_size(b->type) % 32 == 0) continue;
+    if (other->space != SPACE_GM || !odd_rows(b)) continue;
     const IrRegion *r = &s->args[i].region;
     bool one_row = true;
     for (int d = 0; d < b->rank - 1; d++) one_row &= ir_is_int(r->ext[d], 1);

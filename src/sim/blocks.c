@@ -1,9 +1,10 @@
 /* blocks.c - do two blocks touch the same bytes? Blocks run in any order or at once, so nothing orders them.
  *
- * Each worker logged the accesses of its blocks to tensors that the kernel writes. They are compared when all blocks are done, in the order of
- * the blocks, whoever ran them. The unit is the greatest common divisor of all offsets, lengths and strides of a tensor, so the
- * comparison is exact to the byte and yet an array lookup for each tile row: every unit remembers its first writer. Two writers of different
- * blocks are a fault, and so is a reader of another block; two atomic additions are not. */
+ * Each worker logged the accesses of its blocks to tensors that the kernel writes. They are compared when all blocks
+ * are done, in the order of the blocks, whoever ran them. The unit is the greatest common divisor of all offsets,
+ * lengths and strides of a tensor, so the comparison is exact to the byte and yet an array lookup for each tile row:
+ * every unit remembers its first writer. Two writers of different blocks are a fault, and so is a reader of another
+ * block; two atomic additions are not. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -45,7 +46,8 @@ static const char *stmt_text(const Sim *s, Arena *a, uint32_t who) {
 
 static bool reads(const GmAccess *x) { return x->kind == TOUCH_READ || x->kind == TOUCH_READ_ANY; }
 
-static void report(const Sim *s, Arena *a, const GmAccess *x, const GmAccess *y, int64_t at, int64_t len, FaultList *out) {
+static void report(const Sim *s, Arena *a, const GmAccess *x, const GmAccess *y, int64_t at, int64_t len,
+                   FaultList *out) {
   const IrStmt *sx = s->who[x->who], *sy = s->who[y->who];
   char *key = arena_printf(a, "%d/%u/%u", DIAG_SIM_BLOCK_RACE, sx->id, sy->id);
   for (uint32_t i = 0; i < out->len; i++)
@@ -53,9 +55,10 @@ static void report(const Sim *s, Arena *a, const GmAccess *x, const GmAccess *y,
   const SimBuf *b = &s->buf[x->buf];
   const char *verb = reads(x) ? "reads" : x->kind == TOUCH_ATOMIC ? "adds to" : "writes";
   Fault f = {.code = DIAG_SIM_BLOCK_RACE, .block = x->block, .key = key, .loc = sx->loc, .other = sy->loc};
-  f.text = arena_printf(a, "`%s` in block %s %s bytes %lld to %lld of %%%s, which `%s` in block %s writes; nothing orders two blocks",
-                        stmt_text(s, a, x->who), block_name(s, a, x->block), verb, (long long)at, (long long)(at + len - 1), b->ir->name,
-                        stmt_text(s, a, y->who), block_name(s, a, y->block));
+  f.text = arena_printf(
+      a, "`%s` in block %s %s bytes %lld to %lld of %%%s, which `%s` in block %s writes; nothing orders two blocks",
+      stmt_text(s, a, x->who), block_name(s, a, x->block), verb, (long long)at, (long long)(at + len - 1), b->ir->name,
+      stmt_text(s, a, y->who), block_name(s, a, y->block));
   f.other_text = "the write in the other block";
   f.fix = reads(x) ? "let the block compute what it reads, split the kernel in two, or order all blocks by sync_all"
                    : "give each block its own part of the tensor, or add atomically";
@@ -75,7 +78,8 @@ static int64_t unit_of(const AccessList *l) {
 }
 
 /* The first unit of x whose owner is of another block: reported. Otherwise, if x writes, x owns what has no owner. */
-static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, uint32_t *owner, int64_t unit, bool own, FaultList *out) {
+static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, uint32_t *owner, int64_t unit, bool own,
+                  FaultList *out) {
   const GmAccess *x = l->data[self];
   for (int64_t r = 0; r < x->count; r++) {
     int64_t at = (x->at + r * x->stride) / unit, n = x->len / unit;

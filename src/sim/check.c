@@ -1,14 +1,15 @@
 /* check.c - the hazard observer: looks at the bytes of an instruction before it runs, and says what is wrong with them.
  *
- * An access is a fault when its bytes hold no value (uninitialised), or when another access to one of them is not ordered before it
- * (race): by another pipe without a flag, by another core without a cross-core flag, or by pipe V itself without a barrier.
- * Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them when all blocks are done. */
+ * An access is a fault when its bytes hold no value (uninitialised), or when another access to one of them is not
+ * ordered before it (race): by another pipe without a flag, by another core without a cross-core flag, or by pipe V
+ * itself without a barrier. Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares
+ * them when all blocks are done. */
 #include "machine.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- faults ------------------------------------------------------------------------------------------------------- */
+/* ---- faults --------------------------------------------------------------------------------------------- */
 
 static const char *fault_key(char *key, size_t n, DiagCode code, const IrStmt *at, const IrStmt *with) {
   snprintf(key, n, "%d/%u/%u", code, at ? at->id : 0, with ? with->id : 0);
@@ -25,7 +26,11 @@ Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const
   Machine *m = c->m;
   char key[64];
   if (fault_known(c, code, at, with)) return NULL;
-  Fault f = {.code = code, .block = c->block, .at = at, .with = with, .key = arena_str(&m->arena, fault_key(key, sizeof key, code, at, with))};
+  Fault f = {.code = code,
+             .block = c->block,
+             .at = at,
+             .with = with,
+             .key = arena_str(&m->arena, fault_key(key, sizeof key, code, at, with))};
   if (at) f.loc = at->loc;
   if (with) f.other = with->loc;
   map_set(&m->arena, &m->fault_keys, f.key, strlen(f.key), 1);
@@ -61,7 +66,7 @@ void fault_fix(Core *c, Fault *f, const char *fmt, ...) {
   f->fix = text_str(&t);
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------------------- */
 
 static int64_t base_of(const SimBuf *b) { return b->space == SPACE_GM ? 0 : b->addr; }
 
@@ -77,7 +82,14 @@ static const SimBuf *buffer_at(const Core *c, const IrStmt *s, const SimBuf *b, 
 }
 
 /* One side of a race, for the message. */
-typedef struct { const IrStmt *stmt; const Core *core; Pipe pipe; LaneKind kind; const SimBuf *buf; uint32_t seq; } Party;
+typedef struct {
+  const IrStmt *stmt;
+  const Core *core;
+  Pipe pipe;
+  LaneKind kind;
+  const SimBuf *buf;
+  uint32_t seq;
+} Party;
 
 static const char *did(LaneKind k) { return k == LANE_READ ? "reads" : k == LANE_ATOMIC ? "adds to" : "writes"; }
 static const char *does(LaneKind k) { return k == LANE_READ ? "read" : k == LANE_ATOMIC ? "add to" : "write"; }
@@ -105,43 +117,62 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
   }
   if (fault_known(c, DIAG_SIM_RACE, last.stmt, first.stmt)) return;
   int64_t lo = h->lo - base_of(last.buf), hi = h->hi - base_of(last.buf);
-  const char *through = first.buf == last.buf ? "them"
-                                              : arena_printf(a, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - base_of(first.buf)),
-                                                             (long long)(h->hi - 1 - base_of(first.buf)), first.buf->ir->name);
-  const char *who = first.core != last.core ? arena_printf(a, "pipe %s of %s", pipe_info[first.pipe].name, where(a, first.core))
-                    : first.pipe == last.pipe ? "the same pipe" : arena_printf(a, "pipe %s", pipe_info[first.pipe].name);
-  Fault *f = fault(c, DIAG_SIM_RACE, last.stmt, first.stmt, "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s` on %s may still %s %s (%s)",
-                   inst_text(a, c, last.stmt), pipe_info[last.pipe].name, did(last.kind), (long long)lo, (long long)(hi - 1), last.buf->ir->name,
-                   space_info[b->space].name, inst_text(a, c, first.stmt), who, does(first.kind), through, where(a, last.core));
+  const char *through =
+      first.buf == last.buf
+          ? "them"
+          : arena_printf(a, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - base_of(first.buf)),
+                         (long long)(h->hi - 1 - base_of(first.buf)), first.buf->ir->name);
+  const char *who = first.core != last.core
+                        ? arena_printf(a, "pipe %s of %s", pipe_info[first.pipe].name, where(a, first.core))
+                    : first.pipe == last.pipe ? "the same pipe"
+                                              : arena_printf(a, "pipe %s", pipe_info[first.pipe].name);
+  Fault *f = fault(c, DIAG_SIM_RACE, last.stmt, first.stmt,
+                   "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s` on %s may still %s %s (%s)",
+                   inst_text(a, c, last.stmt), pipe_info[last.pipe].name, did(last.kind), (long long)lo,
+                   (long long)(hi - 1), last.buf->ir->name, space_info[b->space].name, inst_text(a, c, first.stmt), who,
+                   does(first.kind), through, where(a, last.core));
   if (!f) return;
   fault_other(c, f, "the other access: `%s`", inst_text(a, c, first.stmt));
   const char *p = pipe_info[first.pipe].name, *q = pipe_info[last.pipe].name;
-  if (oc != c) fault_fix(c, f, "order the two cores: a cross_set after the first access, a cross_wait with the same flag before the second");
-  else if (first.pipe == last.pipe) fault_fix(c, f, "put `barrier %s` between the two: pipe %s does not wait for its own earlier instructions", p, p);
-  else fault_fix(c, f, "put `set_flag %s -> %s` after the first access and the `wait_flag %s -> %s` with the same flag before the second", p, q, p, q);
+  if (oc != c)
+    fault_fix(
+        c, f,
+        "order the two cores: a cross_set after the first access, a cross_wait with the same flag before the second");
+  else if (first.pipe == last.pipe)
+    fault_fix(c, f, "put `barrier %s` between the two: pipe %s does not wait for its own earlier instructions", p, p);
+  else
+    fault_fix(c, f,
+              "put `set_flag %s -> %s` after the first access and the `wait_flag %s -> %s` with the same flag before "
+              "the second",
+              p, q, p, q);
 }
 
 static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
   Core *c = t->core;
   Arena *a = &c->m->arena;
   if (c->tainted || fault_known(c, DIAG_SIM_UNINIT, t->stmt, NULL)) return;
-  Fault *f = fault(c, DIAG_SIM_UNINIT, t->stmt, NULL, "`%s` reads bytes %lld to %lld of %%%s (%s), which hold no value in this block (%s)",
-                   inst_text(a, c, t->stmt), (long long)(h->lo - base_of(b)), (long long)(h->hi - 1 - base_of(b)), b->ir->name,
-                   space_info[b->space].name, where(a, c));
+  Fault *f = fault(c, DIAG_SIM_UNINIT, t->stmt, NULL,
+                   "`%s` reads bytes %lld to %lld of %%%s (%s), which hold no value in this block (%s)",
+                   inst_text(a, c, t->stmt), (long long)(h->lo - base_of(b)), (long long)(h->hi - 1 - base_of(b)),
+                   b->ir->name, space_info[b->space].name, where(a, c));
   if (!f) return;
   f->other = b->ir->loc;
   fault_other(c, f, "%%%s is declared here", b->ir->name);
-  fault_fix(c, f, b->space == SPACE_GM ? "write the tensor before it is read, or pass it as an input instead of `out` or `workspace`"
-                                       : "fill or load the whole region first, or read only the part that was written (the rest of the last 32 bytes of a DMA row holds nothing)");
+  fault_fix(c, f,
+            b->space == SPACE_GM
+                ? "write the tensor before it is read, or pass it as an input instead of `out` or `workspace`"
+                : "fill or load the whole region first, or read only the part that was written (the rest of the last "
+                  "32 bytes of a DMA row holds nothing)");
 }
 
-/* ---- accesses ----------------------------------------------------------------------------------------------------------- */
+/* ---- accesses ------------------------------------------------------------------------------------------- */
 
-static void log_access(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count, int64_t stride) {
+static void log_access(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count,
+                       int64_t stride) {
   Machine *m = t->core->m;
   GmAccess *last = m->log.len ? &m->log.data[m->log.len - 1] : NULL;
-  if (last && count == 1 && last->count == 1 && last->block == t->core->block && last->who == t->who && last->kind == kind &&
-      last->buf == (int32_t)b->ir->id && last->at + last->len == at) {
+  if (last && count == 1 && last->count == 1 && last->block == t->core->block && last->who == t->who &&
+      last->kind == kind && last->buf == (int32_t)b->ir->id && last->at + last->len == at) {
     last->len += len;
     return;
   }
@@ -156,7 +187,8 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   if (values && (s || b->undefined) && shadow_undefined(m, s, b, lo, hi, &h)) report_undefined(t, b, &h);
   if (!s && !b->hazard) return;
   uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe);
-  if (shadow_conflict(m, s, b, lo, hi, comp, lane_kind(kind), c->pipe[t->pipe].seen, pipe_info[t->pipe].in_order, &h)) report_race(t, b, kind, &h);
+  if (shadow_conflict(m, s, b, lo, hi, comp, lane_kind(kind), c->pipe[t->pipe].seen, pipe_info[t->pipe].in_order, &h))
+    report_race(t, b, kind, &h);
 }
 
 static void mark(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t lo, int64_t hi) {

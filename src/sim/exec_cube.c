@@ -1,28 +1,32 @@
 /* exec_cube.c - loads of L0 and the matrix product.
  *
- * Layouts (docs/ir.md): L1 holds NZ, L0A holds ZZ, L0B holds ZN, L0C holds NZ of 16x16 fractals. A fractal is 512 bytes. A load moves
- * whole fractals: what lies in a fractal beyond the box comes along, but means nothing afterwards.
+ * Layouts (docs/ir.md): L1 holds NZ, L0A holds ZZ, L0B holds ZN, L0C holds NZ of 16x16 fractals. A fractal is 512
+ * bytes. A load moves whole fractals: what lies in a fractal beyond the box comes along, but means nothing afterwards.
  *
- * mmad unpacks both operands to f32 panels in scratch memory - A as 16x16 fractals [rows/16][k/16][16][16], B as [cols/16][k][16] - and runs a
- * register-blocked kernel of the host over them. Every element of C adds its products in order of k with one rounding a step;
- * products of f16 are exact in f32, those of bf16 and f32 are fused into the addition. i8 multiplies in i32. */
+ * mmad unpacks both operands to f32 panels in scratch memory - A as 16x16 fractals [rows/16][k/16][16][16], B as
+ * [cols/16][k][16] - and runs a register-blocked kernel of the host over them. Every element of C adds its products in
+ * order of k with one rounding a step; products of f16 are exact in f32, those of bf16 and f32 are fused into the
+ * addition. i8 multiplies in i32. */
 #include "machine.h"
 
 #include <string.h>
 
 enum { FRACTAL = 512 };
 
-/* ---- L1 to L0 ------------------------------------------------------------------------------------------------------ */
+/* ---- L1 to L0 ------------------------------------------------------------------------------------------- */
 
 static bool legal_load(Core *c, Entry *e, Space space, Layout layout) {
   const SimBuf *s = arg_buf(c, e->inst, 0), *d = arg_buf(c, e->inst, 1);
   const View *v = &e->v[0], *w = &e->v[1];
   bool trans = e->inst->trans;
   if (!op_in_space(c, e->inst, 0, SPACE_L1) || !op_in_space(c, e->inst, 1, space)) return false;
-  if (s->layout != LAYOUT_NZ || d->layout != layout || !s->fractal || !d->fractal) return op_refuse(c, e->inst, "L1 must be nz, L0A zz and L0B zn");
+  if (s->layout != LAYOUT_NZ || d->layout != layout || !s->fractal || !d->fractal)
+    return op_refuse(c, e->inst, "L1 must be nz, L0A zz and L0B zn");
   if (s->type != d->type) return op_refuse(c, e->inst, "a load into L0 does not convert");
   if ((trans ? v->cols : v->rows) != w->rows || (trans ? v->rows : v->cols) != w->cols)
-    return op_refuse(c, e->inst, trans ? "the box of L1 is not the transposed shape of L0" : "the box of L1 does not have the shape of L0");
+    return op_refuse(c, e->inst,
+                     trans ? "the box of L1 is not the transposed shape of L0"
+                           : "the box of L1 does not have the shape of L0");
   if (v->r0 % s->frow || v->c0 % s->fcol || w->r0 % d->frow || w->c0 % d->fcol) {
     if (!c->m->sim->checks) return op_refuse(c, e->inst, "a box must start at a whole fractal");
     op_misaligned(c, e->inst, 0, "the first row", v->r0, s->frow);
@@ -38,17 +42,19 @@ static bool legal_l0a(Core *c, Entry *e) { return legal_load(c, e, SPACE_L0A, LA
 static bool legal_l0b(Core *c, Entry *e) { return legal_load(c, e, SPACE_L0B, LAYOUT_ZN); }
 
 static void touch_nz(Toucher *t, const SimBuf *b, const View *v, TouchKind kind) {
-  int64_t at = v->off + nz_offset(b, v->r0, v->c0), whole = v->cols / b->fcol, tail = v->cols % b->fcol, row = b->fcol * b->size;
+  int64_t at = v->off + nz_offset(b, v->r0, v->c0), whole = v->cols / b->fcol, tail = v->cols % b->fcol,
+          row = b->fcol * b->size;
   touch(t, b, kind, at, v->rows * row, whole, b->prow * row);
   if (tail) touch(t, b, kind, at + whole * b->prow * row, tail * b->size, v->rows, row);
 }
 
-/* L0A and L0B: rows of fractals. Exact bytes of the box; `whole`: its fractals. `across` runs along the lines of a fractal:
- * rows of ZZ, columns of ZN. */
+/* L0A and L0B: rows of fractals. Exact bytes of the box; `whole`: its fractals. `across` runs along the lines of a
+ * fractal: rows of ZZ, columns of ZN. */
 static int64_t l0_offset(const SimBuf *b, int64_t fr, int64_t fc) { return (fr * (b->pcol / b->fcol) + fc) * FRACTAL; }
 
 static void touch_l0(Toucher *t, const SimBuf *b, const View *v, TouchKind kind, bool whole) {
-  int64_t fr0 = v->r0 / b->frow, fc0 = v->c0 / b->fcol, fr = ceil_div(v->rows, b->frow), fc = ceil_div(v->cols, b->fcol);
+  int64_t fr0 = v->r0 / b->frow, fc0 = v->c0 / b->fcol, fr = ceil_div(v->rows, b->frow),
+          fc = ceil_div(v->cols, b->fcol);
   int64_t row = b->pcol / b->fcol * FRACTAL;
   bool zz = b->layout == LAYOUT_ZZ;
   if (whole || (v->rows % b->frow == 0 && v->cols % b->fcol == 0)) {
@@ -71,9 +77,10 @@ static void touch_load(Toucher *t, const Entry *e) {
   touch_l0(t, d, &e->v[1], TOUCH_WRITE, false);
 }
 
-/* L1 fractals are 16 x C0, line = row; ZZ the same; ZN C0 x 16, line = column. So A without transposition and B with it move fractals
- * as they are; the other two turn elements. */
-static void turn(uint8_t *d, const SimBuf *db, const View *w, const uint8_t *plane, const SimBuf *sb, const View *v, bool trans) {
+/* L1 fractals are 16 x C0, line = row; ZZ the same; ZN C0 x 16, line = column. So A without transposition and B with it
+ * move fractals as they are; the other two turn elements. */
+static void turn(uint8_t *d, const SimBuf *db, const View *w, const uint8_t *plane, const SimBuf *sb, const View *v,
+                 bool trans) {
   int64_t size = db->size, c0 = 32 / size;
   bool zz = db->layout == LAYOUT_ZZ;
   for (int64_t r = 0; r < w->rows; r++)
@@ -105,7 +112,7 @@ static void exec_load(Core *c, const Entry *e) {
     }
 }
 
-/* ---- mmad -------------------------------------------------------------------------------------------------------------- */
+/* ---- mmad ----------------------------------------------------------------------------------------------- */
 
 static bool mmad_dtypes(DType a, DType b, DType d) {
   if (a != b) return false;
@@ -117,16 +124,22 @@ static bool legal_mmad(Core *c, Entry *e) {
   const SimBuf *a = arg_buf(c, e->inst, 0), *b = arg_buf(c, e->inst, 1), *d = arg_buf(c, e->inst, 2);
   const View *va = &e->v[0], *vb = &e->v[1], *vd = &e->v[2];
   int64_t most = c->m->sim->arch->max_mmad;
-  if (!op_in_space(c, e->inst, 0, SPACE_L0A) || !op_in_space(c, e->inst, 1, SPACE_L0B) || !op_in_space(c, e->inst, 2, SPACE_L0C)) return false;
-  if (a->layout != LAYOUT_ZZ || b->layout != LAYOUT_ZN || d->layout != LAYOUT_NZ || !a->fractal || !b->fractal || !d->fractal)
+  if (!op_in_space(c, e->inst, 0, SPACE_L0A) || !op_in_space(c, e->inst, 1, SPACE_L0B) ||
+      !op_in_space(c, e->inst, 2, SPACE_L0C))
+    return false;
+  if (a->layout != LAYOUT_ZZ || b->layout != LAYOUT_ZN || d->layout != LAYOUT_NZ || !a->fractal || !b->fractal ||
+      !d->fractal)
     return op_refuse(c, e->inst, "operands must be zz in L0A, zn in L0B and nz in L0C");
   if (!mmad_dtypes(a->type, b->type, d->type)) return op_refuse(c, e->inst, "the cube does not multiply these dtypes");
   if (va->rows != vd->rows || vb->cols != vd->cols || va->cols != vb->rows)
     return op_refuse(c, e->inst, "the shapes do not agree: A is [m, k], B is [k, n], C is [m, n]");
-  if (op_over_limit(c, e->inst, "m", va->rows, most) || op_over_limit(c, e->inst, "n", vb->cols, most) || op_over_limit(c, e->inst, "k", va->cols, most))
+  if (op_over_limit(c, e->inst, "m", va->rows, most) || op_over_limit(c, e->inst, "n", vb->cols, most) ||
+      op_over_limit(c, e->inst, "k", va->cols, most))
     return false;
-  if ((ceil_div(va->rows, 16) + ceil_div(vb->cols, 16)) * 16 * 32 * (int64_t)sizeof(float) > SCRATCH) return op_refuse(c, e->inst, "the tile is too large");
-  const int64_t at[6] = {va->r0, va->c0, vb->r0, vb->c0, vd->r0, vd->c0}, unit[6] = {a->frow, a->fcol, b->frow, b->fcol, 16, 16};
+  if ((ceil_div(va->rows, 16) + ceil_div(vb->cols, 16)) * 16 * 32 * (int64_t)sizeof(float) > SCRATCH)
+    return op_refuse(c, e->inst, "the tile is too large");
+  const int64_t at[6] = {va->r0, va->c0, vb->r0, vb->c0, vd->r0, vd->c0},
+                unit[6] = {a->frow, a->fcol, b->frow, b->fcol, 16, 16};
   for (int x = 0; x < 6; x++) {
     if (at[x] % unit[x] == 0) continue;
     if (!c->m->sim->checks) return op_refuse(c, e->inst, "a box must start at a whole fractal");
@@ -204,7 +217,8 @@ static void mmad_tile(const Step *s, int64_t i, int64_t j, int fractals, bool in
     h->mmad(t, step, a + r * 16, b, s->kf * 256, s->kn, init, fractals, exact);
     for (int f = 0; f < fractals; f++)
       for (int64_t x = 0; x < n; x++)
-        memcpy(c + f * plane + (r + x) * 16, t + f * step + x * 16, (size_t)min_i64(16, s->vd->cols - (j + f) * 16) * 4);
+        memcpy(c + f * plane + (r + x) * 16, t + f * step + x * 16,
+               (size_t)min_i64(16, s->vd->cols - (j + f) * 16) * 4);
   }
 }
 
@@ -221,7 +235,8 @@ static void mmad_i8(const Step *s, bool init) {
     for (int64_t i = 0; i < fm; i++) {
       for (int64_t x = 0; x < k; x++) {
         int64_t at = s->va->c0 + s->k0 + x;
-        const int8_t *f = (const int8_t *)buf_ptr(s->c, s->a, s->va->off + l0_offset(s->a, s->va->r0 / 16 + i, at / 32));
+        const int8_t *f =
+            (const int8_t *)buf_ptr(s->c, s->a, s->va->off + l0_offset(s->a, s->va->r0 / 16 + i, at / 32));
         for (int64_t r = 0; r < 16; r++) a[x * 16 + r] = f[r * 32 + at % 32];
       }
       int64_t rows = min_i64(16, s->vd->rows - i * 16), cols = min_i64(16, s->vd->cols - j * 16);
@@ -234,7 +249,18 @@ static void mmad_i8(const Step *s, bool init) {
 }
 
 static void exec_mmad(Core *c, const Entry *e) {
-  Step s = {c, arg_buf(c, e->inst, 0), arg_buf(c, e->inst, 1), arg_buf(c, e->inst, 2), &e->v[0], &e->v[1], &e->v[2], 0, 0, 0, NULL, NULL};
+  Step s = {c,
+            arg_buf(c, e->inst, 0),
+            arg_buf(c, e->inst, 1),
+            arg_buf(c, e->inst, 2),
+            &e->v[0],
+            &e->v[1],
+            &e->v[2],
+            0,
+            0,
+            0,
+            NULL,
+            NULL};
   const HostKernels *h = c->m->sim->host;
   int64_t m = s.vd->rows, n = s.vd->cols, k = s.va->cols, fm = ceil_div(m, 16), fn = ceil_div(n, 16);
   /* Steps of k whose panels fit the scratch memory and the cache. */
@@ -258,7 +284,8 @@ static void exec_mmad(Core *c, const Entry *e) {
 }
 
 const OpImpl *impl_cube(StmtOp op) {
-  static const OpImpl l0a = {legal_l0a, touch_load, exec_load}, l0b = {legal_l0b, touch_load, exec_load}, mmad = {legal_mmad, touch_mmad, exec_mmad};
+  static const OpImpl l0a = {legal_l0a, touch_load, exec_load}, l0b = {legal_l0b, touch_load, exec_load},
+                      mmad = {legal_mmad, touch_mmad, exec_mmad};
   switch (op) {
   case OP_L1_TO_L0A: return &l0a;
   case OP_L1_TO_L0B: return &l0b;

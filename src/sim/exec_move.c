@@ -1,21 +1,24 @@
 /* exec_move.c - instructions that move bytes between memories.
  *
- * DMA between GM and UB takes rows as runs of contiguous memory; GM to L1 turns rows into NZ fractals (ND2NZ): every 32-byte piece of
- * a row goes into its own column of fractals. L0C to GM and L1 read NZ, convert from f32 or i32, and write rows or fractals.
- * f32 to f16 follows IEEE: too large becomes infinity (the saturating mode of the chip is a control bit that kernels leave off). */
+ * DMA between GM and UB takes rows as runs of contiguous memory; GM to L1 turns rows into NZ fractals (ND2NZ): every
+ * 32-byte piece of a row goes into its own column of fractals. L0C to GM and L1 read NZ, convert from f32 or i32, and
+ * write rows or fractals. f32 to f16 follows IEEE: too large becomes infinity (the saturating mode of the chip is a
+ * control bit that kernels leave off). */
 #include "machine.h"
 
 #include <string.h>
 
-/* ---- GM and UB ---------------------------------------------------------------------------------------------------------- */
+/* ---- GM and UB ------------------------------------------------------------------------------------------ */
 
 /* The same runs on both sides: if one side is flat the other side's runs cut it. */
 static bool pair_runs(Core *c, Entry *e) {
   const View *s = &e->v[0], *d = &e->v[1];
   const SimBuf *sb = arg_buf(c, e->inst, 0), *db = arg_buf(c, e->inst, 1);
-  if (sb->fractal || db->fractal || sb->size != db->size) return op_refuse(c, e->inst, "both sides must be row-major and of one element size");
+  if (sb->fractal || db->fractal || sb->size != db->size)
+    return op_refuse(c, e->inst, "both sides must be row-major and of one element size");
   const View *r = d->nruns > s->nruns ? d : s;
-  if (!s->nruns || !d->nruns || !fit_rows(s, sb, r->nruns, r->run, &e->pitch[0]) || !fit_rows(d, db, r->nruns, r->run, &e->pitch[1]))
+  if (!s->nruns || !d->nruns || !fit_rows(s, sb, r->nruns, r->run, &e->pitch[0]) ||
+      !fit_rows(d, db, r->nruns, r->run, &e->pitch[1]))
     return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
   e->rows = r->nruns;
   e->cols = r->run;
@@ -40,10 +43,12 @@ static bool legal_ub_to_gm(Core *c, Entry *e) {
   return !e->inst->atomic || adds || op_refuse(c, e->inst, "the DMA does not add in this dtype");
 }
 
-/* Bytes behind a UB row that the DMA overwrites, up to the next 32-byte block: with the pad value, or with nothing of meaning. */
+/* Bytes behind a UB row that the DMA overwrites, up to the next 32-byte block: with the pad value, or with nothing of
+ * meaning. */
 static int64_t spoilt(const Core *c, const Entry *e) {
   const SimBuf *b = arg_buf(c, e->inst, 1);
-  int64_t used = c->m->sim->used[SPACE_UB], row = e->cols * b->size, end = b->addr + e->v[1].off + (e->rows - 1) * e->pitch[1] + row;
+  int64_t used = c->m->sim->used[SPACE_UB], row = e->cols * b->size,
+          end = b->addr + e->v[1].off + (e->rows - 1) * e->pitch[1] + row;
   return min_i64(round_up(row, 32) - row, used - end);
 }
 
@@ -52,7 +57,8 @@ static void touch_gm_to_ub(Toucher *t, const Entry *e) {
   int64_t row = e->cols * s->size, tail = spoilt(t->core, e);
   touch(t, s, TOUCH_READ, e->v[0].off, row, e->rows, e->pitch[0]);
   touch(t, d, TOUCH_WRITE, e->v[1].off, row, e->rows, e->pitch[1]);
-  if (tail > 0) touch(t, d, e->inst->pad_reg != NO_REG ? TOUCH_WRITE : TOUCH_SPOIL, e->v[1].off + row, tail, e->rows, e->pitch[1]);
+  if (tail > 0)
+    touch(t, d, e->inst->pad_reg != NO_REG ? TOUCH_WRITE : TOUCH_SPOIL, e->v[1].off + row, tail, e->rows, e->pitch[1]);
 }
 
 static void copy_rows(uint8_t *d, int64_t dp, const uint8_t *s, int64_t sp, int64_t bytes, int64_t rows) {
@@ -102,14 +108,15 @@ static void exec_ub_to_gm(Core *c, const Entry *e) {
   c->m->gm_write += e->cols * s->size * e->rows;
 }
 
-/* ---- GM to L1 ------------------------------------------------------------------------------------------------------------ */
+/* ---- GM to L1 ------------------------------------------------------------------------------------------- */
 
 static bool l1_box(Core *c, const Entry *e, int arg) {
   const SimBuf *b = arg_buf(c, e->inst, arg);
   if (!op_in_space(c, e->inst, arg, SPACE_L1)) return false;
   if (!b->fractal || b->layout != LAYOUT_NZ) return op_refuse(c, e->inst, "the L1 operand must have layout nz");
   if (e->v[arg].c0 % b->fcol) { /* always: the bytes of a piece would cross fractals */
-    c->m->sim->checks ? (void)op_misaligned(c, e->inst, arg, "the first column", e->v[arg].c0, b->fcol) : (void)op_refuse(c, e->inst, "misaligned column");
+    c->m->sim->checks ? (void)op_misaligned(c, e->inst, arg, "the first column", e->v[arg].c0, b->fcol)
+                      : (void)op_refuse(c, e->inst, "misaligned column");
     return false;
   }
   return true;
@@ -121,7 +128,8 @@ static bool legal_gm_to_l1(Core *c, Entry *e) {
   e->rows = e->v[1].rows;
   e->cols = e->v[1].cols;
   if (s->size != d->size) return op_refuse(c, e->inst, "the DMA to L1 does not convert");
-  if (!fit_rows(&e->v[0], s, e->rows, e->cols, &e->pitch[0])) return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
+  if (!fit_rows(&e->v[0], s, e->rows, e->cols, &e->pitch[0]))
+    return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
   return true;
 }
 
@@ -159,7 +167,8 @@ static void nd_to_nz(uint8_t *d, int64_t column, const uint8_t *s, int64_t pitch
 static void exec_gm_to_l1(Core *c, const Entry *e) {
   const SimBuf *s = arg_buf(c, e->inst, 0), *d = arg_buf(c, e->inst, 1);
   const View *v = &e->v[1];
-  nd_to_nz(buf_ptr(c, d, v->off + nz_offset(d, v->r0, v->c0)), d->prow * 32, buf_ptr(c, s, e->v[0].off), e->pitch[0], e->rows, e->cols * s->size);
+  nd_to_nz(buf_ptr(c, d, v->off + nz_offset(d, v->r0, v->c0)), d->prow * 32, buf_ptr(c, s, e->v[0].off), e->pitch[0],
+           e->rows, e->cols * s->size);
   c->m->gm_read += e->rows * e->cols * s->size;
 }
 
@@ -176,7 +185,9 @@ static void touch_nz_exact(Toucher *t, const SimBuf *b, const View *v, TouchKind
   if (tail) touch(t, b, kind, at + whole * b->prow * row, tail * b->size, v->rows, row);
 }
 
-static void touch_l1_fill(Toucher *t, const Entry *e) { touch_nz_exact(t, arg_buf(t->core, e->inst, 1), &e->v[1], TOUCH_WRITE); }
+static void touch_l1_fill(Toucher *t, const Entry *e) {
+  touch_nz_exact(t, arg_buf(t->core, e->inst, 1), &e->v[1], TOUCH_WRITE);
+}
 
 static void exec_l1_fill(Core *c, const Entry *e) {
   const SimBuf *d = arg_buf(c, e->inst, 1);
@@ -191,7 +202,7 @@ static void exec_l1_fill(Core *c, const Entry *e) {
   }
 }
 
-/* ---- out of L0C ------------------------------------------------------------------------------------------------------------- */
+/* ---- out of L0C ----------------------------------------------------------------------------------------- */
 
 static bool fix_dtypes(Core *c, const Entry *e) {
   DType s = arg_buf(c, e->inst, 0)->type, d = arg_buf(c, e->inst, 1)->type;
@@ -204,7 +215,8 @@ static bool l0c_box(Core *c, const Entry *e) {
   const View *v = &e->v[0];
   if (!op_in_space(c, e->inst, 0, SPACE_L0C)) return false;
   if (!b->fractal || b->layout != LAYOUT_NZ) return op_refuse(c, e->inst, "the accumulator must have layout nz");
-  return !op_misaligned(c, e->inst, 0, "the first row", v->r0, 16) && !op_misaligned(c, e->inst, 0, "the first column", v->c0, 16) && fix_dtypes(c, e);
+  return !op_misaligned(c, e->inst, 0, "the first row", v->r0, 16) &&
+         !op_misaligned(c, e->inst, 0, "the first column", v->c0, 16) && fix_dtypes(c, e);
 }
 
 static bool legal_l0c_to_gm(Core *c, Entry *e) {
@@ -212,7 +224,8 @@ static bool legal_l0c_to_gm(Core *c, Entry *e) {
   if (!op_in_space(c, e->inst, 1, SPACE_GM) || !l0c_box(c, e)) return false;
   e->rows = e->v[0].rows;
   e->cols = e->v[0].cols;
-  if (!fit_rows(&e->v[1], d, e->rows, e->cols, &e->pitch[1])) return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
+  if (!fit_rows(&e->v[1], d, e->rows, e->cols, &e->pitch[1]))
+    return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
   return true;
 }
 
@@ -265,8 +278,10 @@ static bool legal_l0c_to_l1(Core *c, Entry *e) {
   const SimBuf *d = arg_buf(c, e->inst, 1);
   if (!op_in_space(c, e->inst, 1, SPACE_L1) || !l0c_box(c, e)) return false;
   if (!d->fractal || d->layout != LAYOUT_NZ) return op_refuse(c, e->inst, "the L1 operand must have layout nz");
-  if (e->v[0].rows != e->v[1].rows || e->v[0].cols != e->v[1].cols) return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
-  return !op_misaligned(c, e->inst, 1, "the first row", e->v[1].r0, 16) && !op_misaligned(c, e->inst, 1, "the first column", e->v[1].c0, d->fcol);
+  if (e->v[0].rows != e->v[1].rows || e->v[0].cols != e->v[1].cols)
+    return op_refuse(c, e->inst, "the two sides do not have the same rows and columns");
+  return !op_misaligned(c, e->inst, 1, "the first row", e->v[1].r0, 16) &&
+         !op_misaligned(c, e->inst, 1, "the first column", e->v[1].c0, d->fcol);
 }
 
 static void touch_l0c_to_l1(Toucher *t, const Entry *e) {
@@ -287,9 +302,12 @@ static void exec_l0c_to_l1(Core *c, const Entry *e) {
 }
 
 const OpImpl *impl_move(StmtOp op) {
-  static const OpImpl gm_to_ub = {legal_gm_to_ub, touch_gm_to_ub, exec_gm_to_ub}, ub_to_gm = {legal_ub_to_gm, touch_ub_to_gm, exec_ub_to_gm},
-                      gm_to_l1 = {legal_gm_to_l1, touch_gm_to_l1, exec_gm_to_l1}, l1_fill = {legal_l1_fill, touch_l1_fill, exec_l1_fill},
-                      l0c_to_gm = {legal_l0c_to_gm, touch_l0c_to_gm, exec_l0c_to_gm}, l0c_to_l1 = {legal_l0c_to_l1, touch_l0c_to_l1, exec_l0c_to_l1};
+  static const OpImpl gm_to_ub = {legal_gm_to_ub, touch_gm_to_ub, exec_gm_to_ub},
+                      ub_to_gm = {legal_ub_to_gm, touch_ub_to_gm, exec_ub_to_gm},
+                      gm_to_l1 = {legal_gm_to_l1, touch_gm_to_l1, exec_gm_to_l1},
+                      l1_fill = {legal_l1_fill, touch_l1_fill, exec_l1_fill},
+                      l0c_to_gm = {legal_l0c_to_gm, touch_l0c_to_gm, exec_l0c_to_gm},
+                      l0c_to_l1 = {legal_l0c_to_l1, touch_l0c_to_l1, exec_l0c_to_l1};
   switch (op) {
   case OP_GM_TO_UB: return &gm_to_ub;
   case OP_UB_TO_GM: return &ub_to_gm;

@@ -1,19 +1,22 @@
 /* exec_vector.c - pipe V: what vector instructions do to UB.
  *
- * Elementwise instructions run a kernel of the host over each row (one row when all operands are flat). Arithmetic is that of the
- * instruction: f16 computes in f32 and rounds once to f16; integers wrap. Scalars are converted to the tile's dtype first; division by a
- * scalar multiplies by its reciprocal, as the chip must. Row sums add neighbours in a binary tree, rounding at each level, and an
- * f16 sum saturates at 65504 as the vendor describes. Casts from float to integer round by mode and saturate. */
+ * Elementwise instructions run a kernel of the host over each row (one row when all operands are flat). Arithmetic is
+ * that of the instruction: f16 computes in f32 and rounds once to f16; integers wrap. Scalars are converted to the
+ * tile's dtype first; division by a scalar multiplies by its reciprocal, as the chip must. Row sums add neighbours in a
+ * binary tree, rounding at each level, and an f16 sum saturates at 65504 as the vendor describes. Casts from float to
+ * integer round by mode and saturate. */
 #include "machine.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- shapes, places, dtypes --------------------------------------------------------------------------------------- */
+/* ---- shapes, places, dtypes ----------------------------------------------------------------------------- */
 
 static int out_arg(const Inst *i) { return i->n_args - 1; }
 static bool is_region(const Inst *i, int a) { return i->arg[a].buf != 0; }
-static int64_t row_bytes(const Core *c, const Entry *e, int a) { return e->block[a] ? 32 : e->cols * arg_buf(c, e->inst, a)->size; }
+static int64_t row_bytes(const Core *c, const Entry *e, int a) {
+  return e->block[a] ? 32 : e->cols * arg_buf(c, e->inst, a)->size;
+}
 static int64_t start_of(const Core *c, const Entry *e, int a) { return arg_buf(c, e->inst, a)->addr + e->v[a].off; }
 
 static bool all_in_ub(Core *c, const Inst *i) {
@@ -48,9 +51,11 @@ static bool no_overlap(Core *c, const Entry *e, int a, int64_t alen, int64_t out
   int out = out_arg(i);
   if (!c->m->sim->checks || !rows_overlap(c, e, a, alen, out, out_len)) return true;
   if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return false;
-  Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
-                   "`%s`: the input from byte %lld and the result from byte %lld of ub overlap without being the same bytes (%s)",
-                   inst_text(&c->m->arena, c, i->stmt), (long long)start_of(c, e, a), (long long)start_of(c, e, out), where(&c->m->arena, c));
+  Fault *f = fault(
+      c, DIAG_SIM_OPERAND, i->stmt, NULL,
+      "`%s`: the input from byte %lld and the result from byte %lld of ub overlap without being the same bytes (%s)",
+      inst_text(&c->m->arena, c, i->stmt), (long long)start_of(c, e, a), (long long)start_of(c, e, out),
+      where(&c->m->arena, c));
   if (f) fault_fix(c, f, "write the result over the whole input or into other memory");
   return false;
 }
@@ -59,14 +64,15 @@ static bool known_dtype(Core *c, const Inst *i, bool has_kernel, DType t) {
   const Sim *s = c->m->sim;
   if (has_kernel && (!s->checks || arch_has_dtype(s->arch, op_info[i->op].dtypes, t))) return true;
   if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return false;
-  fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: pipe v of %s has no %s for %s", inst_text(&c->m->arena, c, i->stmt), s->arch->name, op_info[i->op].name,
-        dtype_info[t].name);
+  fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: pipe v of %s has no %s for %s", inst_text(&c->m->arena, c, i->stmt),
+        s->arch->name, op_info[i->op].name, dtype_info[t].name);
   return false;
 }
 
 static bool same_dtypes(Core *c, const Inst *i, int from) {
   for (int a = from; a < i->n_args; a++)
-    if (is_region(i, a) && arg_buf(c, i, a)->type != arg_buf(c, i, out_arg(i))->type) return op_refuse(c, i, "the operands have different dtypes");
+    if (is_region(i, a) && arg_buf(c, i, a)->type != arg_buf(c, i, out_arg(i))->type)
+      return op_refuse(c, i, "the operands have different dtypes");
   return true;
 }
 
@@ -89,7 +95,8 @@ static bool legal_elementwise(Core *c, Entry *e) {
     if (arg_buf(c, i, out_arg(i))->type == DT_U16) v = VT_U16;
     if (arg_buf(c, i, out_arg(i))->type == DT_U32) v = VT_U32;
   }
-  if (!known_dtype(c, i, v != VT_COUNT && c->m->sim->host->vec[i->op][v], arg_buf(c, i, out_arg(i))->type)) return false;
+  if (!known_dtype(c, i, v != VT_COUNT && c->m->sim->host->vec[i->op][v], arg_buf(c, i, out_arg(i))->type))
+    return false;
   if (!is_region(i, 0)) return op_refuse(c, i, "the first input must be a region");
   e->id = v;
   return legal_rows(c, e, 0);
@@ -113,7 +120,7 @@ static void touch_elementwise(Toucher *t, const Entry *e) {
   touch_output(t, e, TOUCH_WRITE);
 }
 
-/* ---- operands of a row ------------------------------------------------------------------------------------------------ */
+/* ---- operands of a row ---------------------------------------------------------------------------------- */
 
 typedef union { uint8_t b[256]; uint64_t align; } RowBuf;
 
@@ -131,16 +138,19 @@ static uint8_t *row_out(const Core *c, const Entry *e, int64_t r) {
   return buf_ptr(c, arg_buf(c, e->inst, out), e->v[out].off + r * e->pitch[out]);
 }
 
-static void scalar_as(const Inst *i, const Entry *e, int a, DType t, void *to) { scalar_store(t, to, scalar_cast(t, (DType)i->arg[a].type, e->s[a])); }
+static void scalar_as(const Inst *i, const Entry *e, int a, DType t, void *to) {
+  scalar_store(t, to, scalar_cast(t, (DType)i->arg[a].type, e->s[a]));
+}
 
-/* A row with a repeated block may not be longer than RowBuf; only possible with checks off, where rows are not limited. */
+/* A row with a repeated block may not be longer than RowBuf; only possible with checks off, where rows are not limited.
+ */
 static int64_t piece(const Entry *e) {
   for (int a = 0; a < MAX_ARGS; a++)
     if (e->block[a]) return 64;
   return e->cols;
 }
 
-/* ---- elementwise --------------------------------------------------------------------------------------------------------- */
+/* ---- elementwise ---------------------------------------------------------------------------------------- */
 
 static VecFn kernel_of(const Core *c, const Entry *e, DType t, void *scalar, int *flags) {
   const Inst *i = e->inst;
@@ -181,12 +191,13 @@ static void exec_elementwise(Core *c, const Entry *e) {
     if (i->n_in > 1) b = flags & B_SCALAR ? (const uint8_t *)&scalar : row_in(c, e, 1, r, &tb);
     for (int64_t k = 0; k < e->cols; k += step) {
       int64_t at = k * o->size;
-      fn(d + at, e->block[0] ? a : a + at, !b || flags & B_SCALAR || e->block[1] ? b : b + at, min_i64(step, e->cols - k), flags);
+      fn(d + at, e->block[0] ? a : a + at, !b || flags & B_SCALAR || e->block[1] ? b : b + at,
+         min_i64(step, e->cols - k), flags);
     }
   }
 }
 
-/* ---- fill, arange, move --------------------------------------------------------------------------------------------------- */
+/* ---- fill, arange, move --------------------------------------------------------------------------------- */
 
 static bool legal_fill(Core *c, Entry *e) { return all_in_ub(c, e->inst) && legal_rows(c, e, out_arg(e->inst)); }
 static void touch_fill(Toucher *t, const Entry *e) { touch_output(t, e, TOUCH_WRITE); }
@@ -206,15 +217,19 @@ static void exec_fill(Core *c, const Entry *e) {
 static void exec_arange(Core *c, const Entry *e) {
   const SimBuf *d = arg_buf(c, e->inst, 2);
   bool is_float = dtype_is_float(d->type);
-  Reg first = scalar_cast(d->type, (DType)e->inst->arg[0].type, e->s[0]), step = scalar_cast(d->type, (DType)e->inst->arg[1].type, e->s[1]);
+  Reg first = scalar_cast(d->type, (DType)e->inst->arg[0].type, e->s[0]),
+      step = scalar_cast(d->type, (DType)e->inst->arg[1].type, e->s[1]);
   for (int64_t r = 0, n = 0; r < e->rows; r++)
     for (int64_t k = 0; k < e->cols; k++, n++) {
-      Reg v = is_float ? (Reg){.f = first.f + (double)n * step.f} : (Reg){.i = (int64_t)((uint64_t)first.i + (uint64_t)n * (uint64_t)step.i)};
+      Reg v = is_float ? (Reg){.f = first.f + (double)n * step.f}
+                       : (Reg){.i = (int64_t)((uint64_t)first.i + (uint64_t)n * (uint64_t)step.i)};
       scalar_store(d->type, row_out(c, e, r) + k * d->size, v);
     }
 }
 
-static bool legal_move(Core *c, Entry *e) { return all_in_ub(c, e->inst) && same_dtypes(c, e->inst, 0) && legal_rows(c, e, 0); }
+static bool legal_move(Core *c, Entry *e) {
+  return all_in_ub(c, e->inst) && same_dtypes(c, e->inst, 0) && legal_rows(c, e, 0);
+}
 
 static void exec_move(Core *c, const Entry *e) {
   int64_t n = e->cols * arg_buf(c, e->inst, 0)->size;
@@ -228,7 +243,7 @@ static void exec_move(Core *c, const Entry *e) {
   }
 }
 
-/* ---- cast ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- cast ----------------------------------------------------------------------------------------------- */
 
 static bool legal_cast(Core *c, Entry *e) {
   if (!all_in_ub(c, e->inst)) return false;
@@ -247,7 +262,8 @@ static void cast_row(const Core *c, uint8_t *d, DType dt, const uint8_t *s, DTyp
   VecType sv = vec_type(st), dv = vec_type(dt);
   bool nearest = mode == CAST_NONE || mode == CAST_RINT;
   if (dt == DT_F32 && (st == DT_F16 || st == DT_BF16)) h->to_f32[sv]((float *)(void *)d, s, n);
-  else if (st == DT_F32 && (dt == DT_F16 || dt == DT_BF16) && nearest) h->from_f32[dv](d, (const float *)(const void *)s, n);
+  else if (st == DT_F32 && (dt == DT_F16 || dt == DT_BF16) && nearest)
+    h->from_f32[dv](d, (const float *)(const void *)s, n);
   else convert(d, dt, s, st, n, mode);
 }
 
@@ -259,11 +275,12 @@ static void exec_cast(Core *c, const Entry *e) {
     const uint8_t *from = row_in(c, e, 0, r, &t);
     uint8_t *to = row_out(c, e, r);
     for (int64_t k = 0; k < e->cols; k += step)
-      cast_row(c, to + k * d->size, d->type, e->block[0] ? from : from + k * s->size, s->type, min_i64(step, e->cols - k), (CastMode)e->inst->cast);
+      cast_row(c, to + k * d->size, d->type, e->block[0] ? from : from + k * s->size, s->type,
+               min_i64(step, e->cols - k), (CastMode)e->inst->cast);
   }
 }
 
-/* ---- compare and select ------------------------------------------------------------------------------------------------------------ */
+/* ---- compare and select --------------------------------------------------------------------------------- */
 
 /* Bits in the mask of a row; a repeated mask has those of one repeat. */
 static int64_t mask_bits(const Core *c, const Entry *e, int64_t size) {
@@ -290,7 +307,8 @@ static bool legal_compare(Core *c, Entry *e) {
   if (!all_in_ub(c, i)) return false;
   if (!is_region(i, 0)) return op_refuse(c, i, "the first input must be a region");
   const SimBuf *a = arg_buf(c, i, 0);
-  if (is_region(i, 1) && arg_buf(c, i, 1)->type != a->type) return op_refuse(c, i, "the operands have different dtypes");
+  if (is_region(i, 1) && arg_buf(c, i, 1)->type != a->type)
+    return op_refuse(c, i, "the operands have different dtypes");
   VecType v = vec_type(a->type);
   if (!known_dtype(c, i, v != VT_COUNT && c->m->sim->host->compare[v], a->type)) return false;
   if (!elementwise_form(c, e, 1, 1, 0) || !fit_mask(c, e, 2, e->cols)) return false;
@@ -322,8 +340,9 @@ static void exec_compare(Core *c, const Entry *e) {
   for (int64_t r = 0; r < e->rows; r++) {
     const uint8_t *x = row_in(c, e, 0, r, &ta), *y = flags ? (const uint8_t *)&scalar : row_in(c, e, 1, r, &tb);
     for (int64_t k = 0; k < e->cols; k += step)
-      c->m->sim->host->compare[e->id](row_out(c, e, r) + k / 8, e->block[0] ? x : x + k * a->size, flags || e->block[1] ? y : y + k * a->size,
-                                      min_i64(step, e->cols - k), flags, (CmpMode)i->cmp);
+      c->m->sim->host->compare[e->id](row_out(c, e, r) + k / 8, e->block[0] ? x : x + k * a->size,
+                                      flags || e->block[1] ? y : y + k * a->size, min_i64(step, e->cols - k), flags,
+                                      (CmpMode)i->cmp);
   }
 }
 
@@ -358,7 +377,8 @@ static void exec_select(Core *c, const Entry *e) {
     const uint8_t *mask = buf_ptr(c, arg_buf(c, i, 0), e->v[0].off + r * e->pitch[0]), *in[2];
     uint8_t *to = row_out(c, e, r);
     for (int a = 0; a < 2; a++)
-      in[a] = is_region(i, a + 1) ? buf_ptr(c, arg_buf(c, i, a + 1), e->v[a + 1].off + r * e->pitch[a + 1]) : (const uint8_t *)&scalar[a];
+      in[a] = is_region(i, a + 1) ? buf_ptr(c, arg_buf(c, i, a + 1), e->v[a + 1].off + r * e->pitch[a + 1])
+                                  : (const uint8_t *)&scalar[a];
     for (int64_t k = 0, bit = 0; k < e->cols; k++, bit = bit + 1 == bits ? 0 : bit + 1) {
       int a = mask[bit / 8] >> bit % 8 & 1 ? 0 : 1;
       memcpy(to + k * size, in[a] + (wrap[a] == INT64_MAX ? k : k % wrap[a]) * size, (size_t)size);
@@ -366,7 +386,7 @@ static void exec_select(Core *c, const Entry *e) {
   }
 }
 
-/* ---- across elements ------------------------------------------------------------------------------------------------------------------ */
+/* ---- across elements ------------------------------------------------------------------------------------ */
 
 static bool legal_brcb(Core *c, Entry *e) {
   const Inst *i = e->inst;
@@ -374,13 +394,15 @@ static bool legal_brcb(Core *c, Entry *e) {
   const SimBuf *d = arg_buf(c, i, 1);
   int64_t n = e->v[0].count;
   if (!view_flat(&e->v[0])) return op_refuse(c, i, "the source must be one row");
-  if (!fit_rows(&e->v[1], d, n, 32 / d->size, &e->pitch[1])) return op_refuse(c, i, "the result must have one 32-byte block for each source element");
+  if (!fit_rows(&e->v[1], d, n, 32 / d->size, &e->pitch[1]))
+    return op_refuse(c, i, "the result must have one 32-byte block for each source element");
   e->rows = n;
   e->cols = 32 / d->size;
   memset(e->block, 0, sizeof e->block);
   e->pitch[0] = d->size;
   if (c->m->sim->checks && n % 8) return op_refuse(c, i, "the number of source elements must be a multiple of 8");
-  return !op_misaligned(c, i, 0, "the byte address", start_of(c, e, 0), 32) && aligned(c, e, 1) && no_overlap(c, e, 0, d->size, 32);
+  return !op_misaligned(c, i, 0, "the byte address", start_of(c, e, 0), 32) && aligned(c, e, 1) &&
+         no_overlap(c, e, 0, d->size, 32);
 }
 
 static void touch_brcb(Toucher *t, const Entry *e) {
@@ -407,9 +429,12 @@ static bool legal_reduce(Core *c, Entry *e) {
   memset(e->block, 0, sizeof e->block);
   e->pitch[1] = d->size;
   if (!view_flat(&e->v[1])) return op_refuse(c, i, "the result must be one row");
-  if (e->v[0].count % n || !fit_rows(&e->v[0], s, n, e->cols, &e->pitch[0])) return op_refuse(c, i, "the source must have one row for each result element");
-  if (e->cols * s->size > c->m->sim->arch->repeat_bytes) return op_refuse(c, i, "a row is longer than one repeat of 256 bytes");
-  return aligned(c, e, 0) && !op_misaligned(c, i, 1, "the byte address", start_of(c, e, 1), d->size) && no_overlap(c, e, 0, e->cols * s->size, d->size);
+  if (e->v[0].count % n || !fit_rows(&e->v[0], s, n, e->cols, &e->pitch[0]))
+    return op_refuse(c, i, "the source must have one row for each result element");
+  if (e->cols * s->size > c->m->sim->arch->repeat_bytes)
+    return op_refuse(c, i, "a row is longer than one repeat of 256 bytes");
+  return aligned(c, e, 0) && !op_misaligned(c, i, 1, "the byte address", start_of(c, e, 1), d->size) &&
+         no_overlap(c, e, 0, e->cols * s->size, d->size);
 }
 
 static void touch_reduce(Toucher *t, const Entry *e) {
@@ -429,7 +454,8 @@ static float sum_step(float a, float b, bool half) {
 static float reduce_row(StmtOp op, float *x, int64_t n, bool half) {
   if (op == OP_ROW_SUM) {
     for (; n > 1; n = (n + 1) / 2)
-      for (int64_t k = 0; k < n / 2 + n % 2; k++) x[k] = 2 * k + 1 < n ? sum_step(x[2 * k], x[2 * k + 1], half) : x[2 * k];
+      for (int64_t k = 0; k < n / 2 + n % 2; k++)
+        x[k] = 2 * k + 1 < n ? sum_step(x[2 * k], x[2 * k + 1], half) : x[2 * k];
     return x[0];
   }
   float r = x[0];
@@ -445,20 +471,41 @@ static void exec_reduce(Core *c, const Entry *e) {
   float x[256];
   for (int64_t r = 0; r < e->rows; r++) {
     c->m->sim->host->to_f32[vec_type(s->type)](x, buf_ptr(c, s, e->v[0].off + r * e->pitch[0]), e->cols);
-    scalar_store(d->type, buf_ptr(c, d, e->v[1].off + r * d->size), (Reg){.f = reduce_row((StmtOp)e->inst->op, x, e->cols, s->type == DT_F16)});
+    scalar_store(d->type, buf_ptr(c, d, e->v[1].off + r * d->size),
+                 (Reg){.f = reduce_row((StmtOp)e->inst->op, x, e->cols, s->type == DT_F16)});
   }
 }
 
 const OpImpl *impl_vector(StmtOp op) {
-  static const OpImpl elementwise = {legal_elementwise, touch_elementwise, exec_elementwise}, fill = {legal_fill, touch_fill, exec_fill},
-                      arange = {legal_fill, touch_fill, exec_arange}, move = {legal_move, touch_elementwise, exec_move},
-                      cast = {legal_cast, touch_elementwise, exec_cast}, compare = {legal_compare, touch_compare, exec_compare},
+  static const OpImpl elementwise = {legal_elementwise, touch_elementwise, exec_elementwise},
+                      fill = {legal_fill, touch_fill, exec_fill}, arange = {legal_fill, touch_fill, exec_arange},
+                      move = {legal_move, touch_elementwise, exec_move},
+                      cast = {legal_cast, touch_elementwise, exec_cast},
+                      compare = {legal_compare, touch_compare, exec_compare},
                       select = {legal_select, touch_select, exec_select}, brcb = {legal_brcb, touch_brcb, exec_brcb},
                       reduce = {legal_reduce, touch_reduce, exec_reduce};
   switch (op) {
-  case OP_ADD: case OP_SUB: case OP_MUL: case OP_DIV: case OP_MAX: case OP_MIN: case OP_AND: case OP_OR: case OP_NOT: case OP_SHL: case OP_SHR:
-  case OP_AXPY: case OP_MULADD: case OP_LEAKY: case OP_ABS: case OP_EXP: case OP_LN: case OP_SQRT: case OP_RSQRT: case OP_RECIP: case OP_RELU:
-    return &elementwise;
+  case OP_ADD:
+  case OP_SUB:
+  case OP_MUL:
+  case OP_DIV:
+  case OP_MAX:
+  case OP_MIN:
+  case OP_AND:
+  case OP_OR:
+  case OP_NOT:
+  case OP_SHL:
+  case OP_SHR:
+  case OP_AXPY:
+  case OP_MULADD:
+  case OP_LEAKY:
+  case OP_ABS:
+  case OP_EXP:
+  case OP_LN:
+  case OP_SQRT:
+  case OP_RSQRT:
+  case OP_RECIP:
+  case OP_RELU: return &elementwise;
   case OP_FILL: return &fill;
   case OP_ARANGE: return &arange;
   case OP_MOVE: return &move;

@@ -1,4 +1,5 @@
-/* host.c - the inner loops for any host, and the choice among what this host can run. The choice changes speed, never results. */
+/* host.c - the inner loops for any host, and the choice among what this host can run. The choice changes speed, never
+ * results. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3,fp-contract=off,no-math-errno,no-trapping-math")
 #else
@@ -18,9 +19,11 @@
 
 const HostKernels *host_kernels(void) {
 #if TL_HOST_X86
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
     return &host_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) return &host_avx2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+    return &host_avx2;
 #endif
   return &host_portable;
 }

@@ -1,13 +1,15 @@
-/* machine.c - cores that run: pipe S interprets its program and issues, the other pipes take instructions from their queues.
+/* machine.c - cores that run: pipe S interprets its program and issues, the other pipes take instructions from their
+ * queues.
  *
- * Scheduling is eager and has a fixed order: core after core, S until it must wait, then each pipe until its head must wait; over and over
- * while something moves. So the order, and with it every result, is the same in every run. When nothing moves and a core is not
- * done, that is a deadlock. What a pipe may do is asked of may_issue(), which changes nothing; issue() does it. */
+ * Scheduling is eager and has a fixed order: core after core, S until it must wait, then each pipe until its head must
+ * wait; over and over while something moves. So the order, and with it every result, is the same in every run. When
+ * nothing moves and a core is not done, that is a deadlock. What a pipe may do is asked of may_issue(), which changes
+ * nothing; issue() does it. */
 #include "machine.h"
 
 #include <string.h>
 
-/* ---- S ------------------------------------------------------------------------------------------------------------ */
+/* ---- S -------------------------------------------------------------------------------------------------- */
 
 static void *arena_aligned(Arena *a, int64_t bytes) { return arena_alloc(a, (size_t)bytes + GUARD, 64); }
 
@@ -65,7 +67,8 @@ static bool s_issue(Core *c, const Inst *i) {
 static void divide_fault(Core *c, int32_t pc) {
   const IrStmt *s = c->prog->code_stmt[pc];
   if (fault_known(c, DIAG_SIM_DIVIDE, s, NULL)) return;
-  Fault *f = fault(c, DIAG_SIM_DIVIDE, s, NULL, "`%s` divides by zero (%s)", inst_text(&c->m->arena, c, s), where(&c->m->arena, c));
+  Fault *f = fault(c, DIAG_SIM_DIVIDE, s, NULL, "`%s` divides by zero (%s)", inst_text(&c->m->arena, c, s),
+                   where(&c->m->arena, c));
   if (f) fault_fix(c, f, "guard the division with an `if`, or keep the divisor at least 1 with max");
 }
 
@@ -73,7 +76,8 @@ static void divide_fault(Core *c, int32_t pc) {
 static bool charge(Core *c, int32_t pc) {
   if (--c->m->budget > 0 && --c->m->spin > 0) return true;
   const IrStmt *s = c->prog->code_stmt[pc];
-  Fault *f = fault(c, DIAG_SIM_ENDLESS, s, NULL, "the loop went round so often that it looks endless (%s)", where(&c->m->arena, c));
+  Fault *f = fault(c, DIAG_SIM_ENDLESS, s, NULL, "the loop went round so often that it looks endless (%s)",
+                   where(&c->m->arena, c));
   if (f) fault_fix(c, f, "make the condition of the loop false at some time");
   c->pc = pc;
   c->state = S_DONE;
@@ -120,8 +124,12 @@ static bool run_s(Core *c) {
     case C_STORE: s_store(c, q); break;
     case C_CAST: r[q->d] = scalar_cast((DType)q->aux, (DType)q->b, r[q->a]); break;
     case C_BITS: r[q->d] = scalar_bits((DType)q->aux, (DType)q->b, r[q->a]); break;
-    case C_INT + EX_ADD: r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i + (uint64_t)r[q->b].i)); break;
-    case C_INT + EX_MUL: r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i * (uint64_t)r[q->b].i)); break;
+    case C_INT + EX_ADD:
+      r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i + (uint64_t)r[q->b].i));
+      break;
+    case C_INT + EX_MUL:
+      r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i * (uint64_t)r[q->b].i));
+      break;
     default:
       if (q->op >= C_FLT) {
         r[q->d] = scalar_float((ExprOp)(q->op - C_FLT), (DType)q->aux, r[q->a], r[q->b]);
@@ -147,7 +155,7 @@ static bool s_may_run(const Core *c) {
   }
 }
 
-/* ---- the machine ---------------------------------------------------------------------------------------------------- */
+/* ---- the machine ---------------------------------------------------------------------------------------- */
 
 static void core_init(Machine *m, Core *c, const Program *prog, int32_t index, int32_t slot, int32_t vid) {
   Sim *s = m->sim;
@@ -199,7 +207,8 @@ void machine_init(Machine *m, Sim *s, int32_t n_blocks) {
   if (s->checks) m->gm = gm_shadow_new(m);
 }
 
-/* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is ordered before. */
+/* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is
+ * ordered before. */
 static void core_start(Core *c, int64_t block) {
   Sim *s = c->m->sim;
   const IrKernel *k = s->k;
@@ -223,7 +232,8 @@ static void core_start(Core *c, int64_t block) {
     memset(c->mem[sp], 0xff, (size_t)s->used[sp]);
     if (c->shadow[sp]) shadow_reset(c->m, c->shadow[sp]);
   }
-  for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++) c->flag[f].set = c->flag[f].wait_tick = c->flag[f].first = 0;
+  for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++)
+    c->flag[f].set = c->flag[f].wait_tick = c->flag[f].first = 0;
   for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) c->cross[f].head = c->cross[f].tail = 0;
   for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) c->sent[f].head = c->sent[f].tail = 0;
   for (int p = 0; p < CORE_PIPES; p++) {

@@ -30,7 +30,7 @@ _Static_assert((int)CORE_PIPES <= (int)COMPS, "a clock component for every pipe"
 
 typedef union { int64_t i; double f; } Reg; /* integers and bool sign- or zero-extended; floats exact in double */
 
-/* ---- program ---------------------------------------------------------------------------------------------- */
+/* ---- program -------------------------------------------------------------------------------------------- */
 
 typedef enum {
   C_HALT,
@@ -93,7 +93,7 @@ typedef struct {
   bool sync_all, cross, mode0;
 } Program;
 
-/* ---- buffers of a run ---------------------------------------------------------------------------------------- */
+/* ---- buffers of a run ----------------------------------------------------------------------------------- */
 
 typedef struct {
   const IrBuf *ir;
@@ -102,7 +102,8 @@ typedef struct {
   DType type;
   int32_t size; /* bytes of an element */
   int32_t rank;
-  int64_t shape[IR_MAX_RANK], stride[IR_MAX_RANK]; /* elements; fractal: strides of the leading dimensions, in elements */
+  int64_t shape[IR_MAX_RANK],
+      stride[IR_MAX_RANK]; /* elements; fractal: strides of the leading dimensions, in elements */
   int64_t addr, bytes;  /* local: place in the memory */
   uint8_t *gm;          /* GM: host memory */
   bool fractal;
@@ -118,7 +119,8 @@ typedef struct {
 typedef struct {
   int64_t off;                /* ND: first byte; fractal: first byte of the plane */
   int64_t count;              /* elements */
-  int64_t rows, cols, pitch;  /* cols: the innermost extent other than 1; pitch in bytes; rows 0: more than two strides */
+  int64_t rows, cols,
+      pitch; /* cols: the innermost extent other than 1; pitch in bytes; rows 0: more than two strides */
   int64_t nruns, run, rpitch; /* the same with contiguous dimensions merged; nruns 0: more than two strides */
   int64_t r0, c0;             /* fractal: corner of the box; rows x cols is the box */
 } View;
@@ -141,7 +143,7 @@ typedef struct {
   uint32_t *clock;
 } Entry;
 
-/* ---- host kernels ---------------------------------------------------------------------------------------------- */
+/* ---- host kernels --------------------------------------------------------------------------------------- */
 
 typedef enum { VT_F32, VT_F16, VT_BF16, VT_I32, VT_I16, VT_U32, VT_U16, VT_COUNT } VecType;
 
@@ -162,8 +164,8 @@ typedef struct {
   /* c[rows][16] of `fractals` fractals cstride floats apart: c (+)= a b over k steps in order.
    * a: [kf][16][16] fractals, first row of the tile; b: [k][16] panels bstride floats apart. */
   int32_t tile_rows, tile_fractals;
-  void (*mmad)(float *c, int64_t cstride, const float *a, const float *b, int64_t bstride, int64_t k, bool init, int fractals,
-               bool exact);
+  void (*mmad)(float *c, int64_t cstride, const float *a, const float *b, int64_t bstride, int64_t k, bool init,
+               int fractals, bool exact);
   void (*mmad_i8)(int32_t *c, const int32_t *a, const int32_t *b, int64_t k, bool init); /* one 16x16 fractal */
 } HostKernels;
 
@@ -174,7 +176,7 @@ extern const HostKernels host_portable;
 extern const HostKernels host_avx2, host_avx512;
 #endif
 
-/* ---- shadow and clocks (check.c) ------------------------------------------------------------------------------- */
+/* ---- shadow and clocks (check.c) ------------------------------------------------------------------------ */
 
 typedef struct Shadow Shadow;
 
@@ -197,7 +199,7 @@ typedef struct {
 /* `count` ranges of `len` bytes, `stride` apart, from byte `at` of the buffer. */
 void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count, int64_t stride);
 
-/* ---- cores -------------------------------------------------------------------------------------------------------- */
+/* ---- cores ---------------------------------------------------------------------------------------------- */
 
 typedef struct {
   Entry *ring;
@@ -222,7 +224,12 @@ typedef struct {
   const Inst *setter[CROSS_RING];
 } CrossFlag;
 
-typedef enum { S_RUN, S_QUEUE, S_SYNC, S_DONE } SState; /* S waits for room in a queue, or in a statement of synchronisation */
+typedef enum {
+  S_RUN,
+  S_QUEUE,
+  S_SYNC,
+  S_DONE
+} SState; /* S waits for room in a queue, or in a statement of synchronisation */
 
 typedef struct Core {
   struct Machine *m;
@@ -301,7 +308,7 @@ typedef struct Sim {
   _Atomic int64_t next, last; /* next block to run; blocks beyond `last` need not run */
 } Sim;
 
-/* ---- ops -------------------------------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------------------ */
 
 typedef struct OpImpl {
   bool (*legal)(Core *c, Entry *e);
@@ -337,10 +344,12 @@ float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);
 float bf16_to_f32(uint16_t h);
 uint16_t f32_to_bf16(float f);
-void convert(void *d, DType dt, const void *s, DType st, int64_t n, CastMode mode); /* any pair, one element at a time */
+void convert(void *d, DType dt, const void *s, DType st, int64_t n,
+             CastMode mode); /* any pair, one element at a time */
 
 /* operand.c */
-bool resolve(Core *c, const Inst *i, Entry *e); /* false: out of bounds, reported; e->dead when there is nothing to do */
+bool resolve(Core *c, const Inst *i,
+             Entry *e); /* false: out of bounds, reported; e->dead when there is nothing to do */
 bool element_at(Core *c, const Element *el, int64_t *at);
 bool fit_rows(const View *v, const SimBuf *b, int64_t rows, int64_t cols, int64_t *pitch);
 bool elementwise_form(Core *c, Entry *e, int first_in, int n_in, int out);
@@ -372,13 +381,17 @@ void shadow_reset(Machine *m, Shadow *s); /* a new block: no byte holds a value 
 struct GmShadow *gm_shadow_new(Machine *m);
 void gm_shadow_reset(Machine *m);
 
-typedef struct { int64_t lo, hi; uint32_t key, who, tick; } Hit; /* bytes of the range, and the access before: lane key, who, when */
+typedef struct {
+  int64_t lo, hi;
+  uint32_t key, who, tick;
+} Hit; /* bytes of the range, and the access before: lane key, who, when */
 typedef enum { LANE_READ, LANE_WRITE, LANE_ATOMIC, LANE_KINDS } LaneKind;
 /* Bytes [lo, hi) of a local memory (b NULL) or a GM tensor. */
-bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, const uint32_t *seen,
-                     bool in_order, Hit *hit);
+bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
+                     const uint32_t *seen, bool in_order, Hit *hit);
 bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, Hit *hit);
-void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, uint32_t tick, uint32_t who);
+void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
+                 uint32_t tick, uint32_t who);
 void shadow_define(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, bool defined);
 
 /* check.c */

@@ -1,8 +1,8 @@
 /* operand.c - from registers to numbers: where an operand lies and what shape it has.
  *
- * A region of a row-major buffer becomes two descriptions of the same elements: `rows` rows of its innermost extent, and `nruns` runs of
- * contiguous memory (dimensions merged as far as they go). DMA takes the runs; vector instructions take one flat run when all
- * operands are flat, rows otherwise. A region of a fractal buffer is a box in one plane.
+ * A region of a row-major buffer becomes two descriptions of the same elements: `rows` rows of its innermost extent,
+ * and `nruns` runs of contiguous memory (dimensions merged as far as they go). DMA takes the runs; vector instructions
+ * take one flat run when all operands are flat, rows otherwise. A region of a fractal buffer is a box in one plane.
  *
  * Bounds are checked here, dimension by dimension, whatever the options say: nothing below can leave a buffer. */
 #include "machine.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- out of bounds ------------------------------------------------------------------------------------------------ */
+/* ---- out of bounds -------------------------------------------------------------------------------------- */
 
 static void report_bounds(Core *c, const IrStmt *s, const SimBuf *b, const int64_t *off, const int64_t *ext, int dim) {
   Arena *a = &c->m->arena;
@@ -18,21 +18,24 @@ static void report_bounds(Core *c, const IrStmt *s, const SimBuf *b, const int64
   Text region;
   text_init(&region, a);
   for (int d = 0; d < b->rank; d++)
-    text_printf(&region, ext ? "%s%lld +: %lld" : "%s%lld", d ? ", " : "", (long long)off[d], ext ? (long long)ext[d] : 0);
+    text_printf(&region, ext ? "%s%lld +: %lld" : "%s%lld", d ? ", " : "", (long long)off[d],
+                ext ? (long long)ext[d] : 0);
   Text shape;
   text_init(&shape, a);
   for (int d = 0; d < b->rank; d++) text_printf(&shape, "%s%lld", d ? ", " : "", (long long)b->shape[d]);
-  Fault *f = fault(c, DIAG_SIM_BOUNDS, s, NULL, "`%s` touches %%%s[%s], outside of its shape [%s] in dimension %d (%s)", inst_text(a, c, s), b->ir->name,
-                   text_str(&region), text_str(&shape), dim, where(a, c));
+  Fault *f = fault(c, DIAG_SIM_BOUNDS, s, NULL, "`%s` touches %%%s[%s], outside of its shape [%s] in dimension %d (%s)",
+                   inst_text(a, c, s), b->ir->name, text_str(&region), text_str(&shape), dim, where(a, c));
   if (!f) return;
   f->other = b->ir->loc;
-  fault_other(c, f, "%%%s is declared here: %s %s[%s]", b->ir->name, space_info[b->space].name, dtype_info[b->type].name, text_str(&shape));
+  fault_other(c, f, "%%%s is declared here: %s %s[%s]", b->ir->name, space_info[b->space].name,
+              dtype_info[b->type].name, text_str(&shape));
   fault_fix(c, f, "clamp the extent of dimension %d to %lld minus the offset", dim, (long long)b->shape[dim]);
 }
 
-/* ---- views ---------------------------------------------------------------------------------------------------------- */
+/* ---- views ---------------------------------------------------------------------------------------------- */
 
-/* Row-major: from the inside out, cols is the first extent that is not 1, then rows and runs grow while one stride describes them. */
+/* Row-major: from the inside out, cols is the first extent that is not 1, then rows and runs grow while one stride
+ * describes them. */
 static void view_nd(const SimBuf *b, const int64_t *off, const int64_t *ext, View *v) {
   int64_t at = 0;
   bool first = true;
@@ -74,13 +77,18 @@ static bool view_fractal(Core *c, const Inst *i, const SimBuf *b, const int64_t 
   for (int d = 0; d < b->rank - 2; d++) {
     plane += off[d] * b->stride[d];
     if (ext[d] != 1) {
-      if (!fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s` spans %lld planes of %%%s; an instruction works in one", inst_text(&c->m->arena, c, i->stmt),
-            (long long)ext[d], b->ir->name);
+      if (!fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL))
+        fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s` spans %lld planes of %%%s; an instruction works in one",
+              inst_text(&c->m->arena, c, i->stmt), (long long)ext[d], b->ir->name);
       return false;
     }
   }
   int r = b->rank - 2, k = b->rank - 1;
-  *v = (View){.off = plane * b->size, .rows = b->rank > 1 ? ext[r] : 1, .cols = ext[k], .r0 = b->rank > 1 ? off[r] : 0, .c0 = off[k]};
+  *v = (View){.off = plane * b->size,
+              .rows = b->rank > 1 ? ext[r] : 1,
+              .cols = ext[k],
+              .r0 = b->rank > 1 ? off[r] : 0,
+              .c0 = off[k]};
   v->count = v->rows * v->cols;
   return true;
 }
@@ -146,7 +154,7 @@ bool element_at(Core *c, const Element *el, int64_t *at) {
   return true;
 }
 
-/* ---- fitting shapes ---------------------------------------------------------------------------------------------------- */
+/* ---- fitting shapes ------------------------------------------------------------------------------------- */
 
 /* Can the view be read as rows x cols? pitch: bytes from row to row. */
 bool fit_rows(const View *v, const SimBuf *b, int64_t rows, int64_t cols, int64_t *pitch) {
@@ -167,18 +175,23 @@ bool fit_rows(const View *v, const SimBuf *b, int64_t rows, int64_t cols, int64_
 
 static void shape_fault(Core *c, const Entry *e, const SimBuf *b, const View *v, const char *want) {
   if (fault_known(c, DIAG_SIM_OPERAND, e->inst->stmt, NULL)) return;
-  Fault *f = fault(c, DIAG_SIM_OPERAND, e->inst->stmt, NULL, "`%s`: %%%s as %lld rows of %lld elements does not fit %s (%s)",
-                   inst_text(&c->m->arena, c, e->inst->stmt), b->ir->name, (long long)v->rows, (long long)v->cols, want, where(&c->m->arena, c));
-  if (f) fault_fix(c, f, "give all operands the same rows and columns, or an input of one row, or one 32-byte block a row");
+  Fault *f =
+      fault(c, DIAG_SIM_OPERAND, e->inst->stmt, NULL, "`%s`: %%%s as %lld rows of %lld elements does not fit %s (%s)",
+            inst_text(&c->m->arena, c, e->inst->stmt), b->ir->name, (long long)v->rows, (long long)v->cols, want,
+            where(&c->m->arena, c));
+  if (f)
+    fault_fix(c, f, "give all operands the same rows and columns, or an input of one row, or one 32-byte block a row");
 }
 
-/* Flat if all operands are one run of the same length; else rows of the output, inputs may repeat one row or one block. */
+/* Flat if all operands are one run of the same length; else rows of the output, inputs may repeat one row or one block.
+ */
 bool elementwise_form(Core *c, Entry *e, int first_in, int n_in, int out) {
   const Inst *i = e->inst;
   const SimBuf *ob = arg_buf(c, i, out);
   View *o = &e->v[out];
   bool flat = view_flat(o);
-  for (int a = first_in; a < first_in + n_in; a++) flat &= !i->arg[a].buf || (view_flat(&e->v[a]) && e->v[a].count == o->count);
+  for (int a = first_in; a < first_in + n_in; a++)
+    flat &= !i->arg[a].buf || (view_flat(&e->v[a]) && e->v[a].count == o->count);
   memset(e->block, 0, sizeof e->block);
   memset(e->pitch, 0, sizeof e->pitch);
   if (flat) {
@@ -215,9 +228,13 @@ bool elementwise_form(Core *c, Entry *e, int first_in, int n_in, int out) {
   }
   if (c->m->sim->checks && widest > c->m->sim->arch->repeat_bytes) {
     if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return false;
-    Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s` works on rows of %lld bytes; in row form a row is one repeat of at most %d bytes (%s)",
-                     inst_text(&c->m->arena, c, i->stmt), (long long)widest, c->m->sim->arch->repeat_bytes, where(&c->m->arena, c));
-    if (f) fault_fix(c, f, "cut the columns into pieces of %d bytes, or make all operands contiguous", c->m->sim->arch->repeat_bytes);
+    Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
+                     "`%s` works on rows of %lld bytes; in row form a row is one repeat of at most %d bytes (%s)",
+                     inst_text(&c->m->arena, c, i->stmt), (long long)widest, c->m->sim->arch->repeat_bytes,
+                     where(&c->m->arena, c));
+    if (f)
+      fault_fix(c, f, "cut the columns into pieces of %d bytes, or make all operands contiguous",
+                c->m->sim->arch->repeat_bytes);
     return false;
   }
   return true;
@@ -227,13 +244,14 @@ int64_t nz_offset(const SimBuf *b, int64_t r, int64_t k) {
   return (k / b->fcol * b->prow * b->fcol + r * b->fcol + k % b->fcol) * b->size;
 }
 
-/* ---- legality: questions every op asks; each reports what it finds ---------------------------------------------------- */
+/* ---- legality: questions every op asks; each reports what it finds -------------------------------------- */
 
 bool op_misaligned(Core *c, const Inst *i, int arg, const char *what, int64_t value, int64_t unit) {
   if (!c->m->sim->checks || value % unit == 0) return false;
   if (fault_known(c, DIAG_SIM_ALIGN, i->stmt, NULL)) return true;
-  Fault *f = fault(c, DIAG_SIM_ALIGN, i->stmt, NULL, "`%s`: %s of %%%s is %lld, not a multiple of %lld (%s)", inst_text(&c->m->arena, c, i->stmt), what,
-                   arg_buf(c, i, arg)->ir->name, (long long)value, (long long)unit, where(&c->m->arena, c));
+  Fault *f = fault(c, DIAG_SIM_ALIGN, i->stmt, NULL, "`%s`: %s of %%%s is %lld, not a multiple of %lld (%s)",
+                   inst_text(&c->m->arena, c, i->stmt), what, arg_buf(c, i, arg)->ir->name, (long long)value,
+                   (long long)unit, where(&c->m->arena, c));
   if (!f) return true;
   f->other = arg_buf(c, i, arg)->ir->loc;
   fault_other(c, f, "%%%s is declared here", arg_buf(c, i, arg)->ir->name);
@@ -243,15 +261,17 @@ bool op_misaligned(Core *c, const Inst *i, int arg, const char *what, int64_t va
 
 bool op_refuse(Core *c, const Inst *i, const char *what) {
   if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return false;
-  fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: %s (%s)", inst_text(&c->m->arena, c, i->stmt), what, where(&c->m->arena, c));
+  fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: %s (%s)", inst_text(&c->m->arena, c, i->stmt), what,
+        where(&c->m->arena, c));
   return false;
 }
 
 bool op_over_limit(Core *c, const Inst *i, const char *what, int64_t value, int64_t limit) {
   if (!c->m->sim->checks || value <= limit) return false;
   if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return true;
-  Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: %s is %lld, the instruction takes at most %lld (%s)", inst_text(&c->m->arena, c, i->stmt), what,
-                   (long long)value, (long long)limit, where(&c->m->arena, c));
+  Fault *f =
+      fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: %s is %lld, the instruction takes at most %lld (%s)",
+            inst_text(&c->m->arena, c, i->stmt), what, (long long)value, (long long)limit, where(&c->m->arena, c));
   if (f) fault_fix(c, f, "cut it into several instructions");
   return true;
 }

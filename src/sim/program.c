@@ -1,8 +1,9 @@
 /* program.c - from the lowered tree to what pipe S runs: a flat register bytecode.
  *
- * Register v holds variable v; constants and temporaries follow. Loops, ifs and short-circuit operators become jumps, so that S can
- * stop before any instruction and go on later. A statement of ops.def becomes one Inst, whose operands are registers, and one ISSUE.
- * The cube program skips `vector` blocks and the vector program skips `cube` blocks; everything else both run. */
+ * Register v holds variable v; constants and temporaries follow. Loops, ifs and short-circuit operators become jumps,
+ * so that S can stop before any instruction and go on later. A statement of ops.def becomes one Inst, whose operands
+ * are registers, and one ISSUE. The cube program skips `vector` blocks and the vector program skips `cube` blocks;
+ * everything else both run. */
 #include "machine.h"
 
 #include <string.h>
@@ -50,20 +51,24 @@ static void refuse(Build *b, const char *what, const char *name) {
   diag_add(b->diags, DIAG_SIM_OPERAND, b->stmt->loc, "%s %s", what, name);
 }
 
-/* ---- expressions -------------------------------------------------------------------------------------------------- */
+/* ---- expressions ---------------------------------------------------------------------------------------- */
 
 static int32_t expr(Build *b, const IrExpr *e);
 
 static int32_t element(Build *b, const IrBuf *buf, IrExpr *const *idx, bool is_store) {
   Element el = {.id = b->next_id++, .buf = (int32_t)buf->id, .stmt = b->stmt, .is_store = is_store};
   if ((buf->space != SPACE_GM && buf->space != SPACE_UB) || (buf->space == SPACE_UB && buf->layout != LAYOUT_ND))
-    refuse(b, "pipe s reaches single elements of gm and row-major ub only, not of", arena_printf(b->arena, "%%%s", buf->name));
+    refuse(b, "pipe s reaches single elements of gm and row-major ub only, not of",
+           arena_printf(b->arena, "%%%s", buf->name));
   for (int i = 0; i < buf->rank; i++) el.idx[i] = expr(b, idx[i]);
   vec_push(b->arena, &b->elem, el);
   return (int32_t)b->elem.len - 1;
 }
 
-static bool float_only(ExprOp op) { return op == EX_EXP || op == EX_LOG || op == EX_SQRT || op == EX_RSQRT || op == EX_SIN || op == EX_COS || op == EX_TANH; }
+static bool float_only(ExprOp op) {
+  return op == EX_EXP || op == EX_LOG || op == EX_SQRT || op == EX_RSQRT || op == EX_SIN || op == EX_COS ||
+         op == EX_TANH;
+}
 
 static void short_circuit(Build *b, const IrExpr *e, int32_t d) {
   emit(b, C_MOV, 0, d, expr(b, e->arg[0]), 0);
@@ -104,14 +109,15 @@ static int32_t expr(Build *b, const IrExpr *e) {
   default: {
     DType t = e->arg[0]->type;
     int32_t x = expr(b, e->arg[0]), y = e->n > 1 ? expr(b, e->arg[1]) : 0;
-    if (!dtype_is_float(t) && float_only(e->op)) refuse(b, "an integer has no", "such function: convert it to f32 first");
+    if (!dtype_is_float(t) && float_only(e->op))
+      refuse(b, "an integer has no", "such function: convert it to f32 first");
     emit(b, (CodeOp)((dtype_is_float(t) ? C_FLT : C_INT) + e->op), t, d = temp(b), x, y);
     return d;
   }
   }
 }
 
-/* ---- instructions -------------------------------------------------------------------------------------------------- */
+/* ---- instructions --------------------------------------------------------------------------------------- */
 
 static void operand(Build *b, const IrArg *a, Operand *o) {
   if (a->kind == ARG_SCALAR) {
@@ -138,7 +144,8 @@ static bool pipe_on_side(Pipe p, char side) { return pipe_info[p].side == 'b' ||
 
 static void op_inst(Build *b, const IrStmt *s) {
   const OpInfo *info = &op_info[s->op];
-  Inst i = {.id_reg = NO_REG, .init_reg = NO_REG, .pad_reg = NO_REG, .n_args = s->n_args, .n_in = (uint8_t)ir_n_in(s->op)};
+  Inst i = {
+      .id_reg = NO_REG, .init_reg = NO_REG, .pad_reg = NO_REG, .n_args = s->n_args, .n_in = (uint8_t)ir_n_in(s->op)};
   if (info->level == 's' || info->pipe == PIPE_NONE || s->n_args > MAX_ARGS) {
     refuse(b, "not an instruction of the lowered level:", info->name);
     return;
@@ -174,7 +181,12 @@ static void op_inst(Build *b, const IrStmt *s) {
 
 /* The queue a synchronisation statement goes to: set_flag its source's, wait_flag its destination's. */
 static void sync_inst(Build *b, const IrStmt *s) {
-  Inst i = {.id_reg = NO_REG, .init_reg = NO_REG, .pad_reg = NO_REG, .src = s->sync.src, .dst = s->sync.dst, .mode = s->sync.mode};
+  Inst i = {.id_reg = NO_REG,
+            .init_reg = NO_REG,
+            .pad_reg = NO_REG,
+            .src = s->sync.src,
+            .dst = s->sync.dst,
+            .mode = s->sync.mode};
   switch (s->op) {
   case ST_SET_FLAG: i.pipe = s->sync.src; break;
   case ST_WAIT_FLAG: i.pipe = s->sync.dst; break;
@@ -184,21 +196,25 @@ static void sync_inst(Build *b, const IrStmt *s) {
     i.pipe = s->sync.src;
     b->out->cross = true;
     b->out->mode0 |= i.mode == 0;
-    if (i.mode < 0 || i.mode >= CROSS_MODES) refuse(b, "cross-core flags have modes 0, 1 and 2, not", arena_printf(b->arena, "%d", i.mode));
+    if (i.mode < 0 || i.mode >= CROSS_MODES)
+      refuse(b, "cross-core flags have modes 0, 1 and 2, not", arena_printf(b->arena, "%d", i.mode));
     break;
   default: i.pipe = s->sync.src == PIPE_ALL ? PIPE_S : s->sync.src; break;
   }
   bool two = s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG;
   if (i.pipe >= CORE_PIPES || (two && (i.src >= CORE_PIPES || i.dst >= CORE_PIPES)) || !pipe_on_side(i.pipe, b->side) ||
       (two && (!pipe_on_side(i.src, b->side) || !pipe_on_side(i.dst, b->side)))) {
-    refuse(b, b->side == 'c' ? "a cube core does not have the pipes of this" : "a vector core does not have the pipes of this", "synchronisation");
+    refuse(b,
+           b->side == 'c' ? "a cube core does not have the pipes of this"
+                          : "a vector core does not have the pipes of this",
+           "synchronisation");
     return;
   }
   if (s->op != ST_SYNC_ALL && s->op != ST_BARRIER) i.id_reg = expr(b, s->sync.id);
   add_inst(b, &i);
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------------------ */
+/* ---- statements ----------------------------------------------------------------------------------------- */
 
 static void block(Build *b, const IrBlock *blk);
 
@@ -343,7 +359,7 @@ bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *n
   return b.ok;
 }
 
-/* ---- before the run: parameters, shapes, grid -------------------------------------------------------------------------- */
+/* ---- before the run: parameters, shapes, grid ----------------------------------------------------------- */
 
 Reg *eval_params(Arena *a, const IrKernel *k, const SimArg *args) {
   Reg *r = arena_array(a, Reg, k->vars.len + 1);
@@ -380,7 +396,8 @@ static bool eval_reg(const IrKernel *k, const Reg *vars, const IrExpr *e, Reg *o
     if (!eval_reg(k, vars, e->arg[0], out, depth + 1)) return false;
     return (out->i != 0) == (e->op == EX_LOR) || eval_reg(k, vars, e->arg[1], out, depth + 1);
   default:
-    if (!eval_reg(k, vars, e->arg[0], &a, depth + 1) || (e->n > 1 && !eval_reg(k, vars, e->arg[1], &b, depth + 1))) return false;
+    if (!eval_reg(k, vars, e->arg[0], &a, depth + 1) || (e->n > 1 && !eval_reg(k, vars, e->arg[1], &b, depth + 1)))
+      return false;
     if (dtype_is_float(e->arg[0]->type)) *out = scalar_float(e->op, e->arg[0]->type, a, b);
     else *out = scalar_int(e->op, e->arg[0]->type, a, b, &zero);
     return !zero;

@@ -1,9 +1,11 @@
-/* queue.c - instructions leave their queue: operations, flags, barriers, cross-core flags; and what it says when none can.
+/* queue.c - instructions leave their queue: operations, flags, barriers, cross-core flags; and what it says when none
+ * can.
  *
- * Order is kept in vector clocks: `seen` of a pipe says, for every pipe of every core, up to which of its instructions all effects are known to
- * be there. set_flag hands the setter's clock to the pipe that waits; so do cross-core flags, barriers and sync_all. An instruction also
- * starts after what S had seen when it issued it, for S blocks while it waits - but not after loads and stores of S itself,
- * which need a flag like those of any pipe. A pipe that is not in order (V) does not know its own instructions done until a barrier. */
+ * Order is kept in vector clocks: `seen` of a pipe says, for every pipe of every core, up to which of its instructions
+ * all effects are known to be there. set_flag hands the setter's clock to the pipe that waits; so do cross-core flags,
+ * barriers and sync_all. An instruction also starts after what S had seen when it issued it, for S blocks while it
+ * waits - but not after loads and stores of S itself, which need a flag like those of any pipe. A pipe that is not in
+ * order (V) does not know its own instructions done until a barrier. */
 #include "machine.h"
 
 #include <string.h>
@@ -34,7 +36,7 @@ bool pipes_empty(const Core *c) {
   return true;
 }
 
-/* ---- flags --------------------------------------------------------------------------------------------------------- */
+/* ---- flags ---------------------------------------------------------------------------------------------- */
 
 static Flag *flag_of(const Core *c, const Inst *i, int64_t id) {
   int n = c->m->sim->arch->n_flags;
@@ -44,8 +46,9 @@ static Flag *flag_of(const Core *c, const Inst *i, int64_t id) {
 
 static void no_flag(Core *c, const Inst *i, int64_t id, int n) {
   if (fault_known(c, DIAG_SIM_FLAG_ID, i->stmt, NULL)) return;
-  Fault *f = fault(c, DIAG_SIM_FLAG_ID, i->stmt, NULL, "`%s`: flag %lld does not exist; %s has flags 0 to %d here (%s)",
-                   inst_text(&c->m->arena, c, i->stmt), (long long)id, c->m->sim->arch->name, n - 1, where(&c->m->arena, c));
+  Fault *f =
+      fault(c, DIAG_SIM_FLAG_ID, i->stmt, NULL, "`%s`: flag %lld does not exist; %s has flags 0 to %d here (%s)",
+            inst_text(&c->m->arena, c, i->stmt), (long long)id, c->m->sim->arch->name, n - 1, where(&c->m->arena, c));
   if (f) fault_fix(c, f, "use a flag below %d", n);
 }
 
@@ -54,15 +57,23 @@ static void set_twice(Core *c, const Inst *i, const Flag *f, int64_t id) {
   const IrStmt *with = pending ? f->setter->stmt : f->waiter->stmt;
   if (fault_known(c, DIAG_SIM_FLAG_TWICE, i->stmt, with)) return;
   const char *src = pipe_info[i->src].name, *dst = pipe_info[i->dst].name;
-  Fault *x = pending ? fault(c, DIAG_SIM_FLAG_TWICE, i->stmt, with, "flag %s -> %s #%lld is set while it is still set; the second set is lost (%s)",
-                             src, dst, (long long)id, where(&c->m->arena, c))
+  Fault *x = pending ? fault(c, DIAG_SIM_FLAG_TWICE, i->stmt, with,
+                             "flag %s -> %s #%lld is set while it is still set; the second set is lost (%s)", src, dst,
+                             (long long)id, where(&c->m->arena, c))
                      : fault(c, DIAG_SIM_FLAG_TWICE, i->stmt, with,
-                             "flag %s -> %s #%lld may be set again before pipe %s has waited for the set before; one of the two is then lost (%s)", src,
-                             dst, (long long)id, dst, where(&c->m->arena, c));
+                             "flag %s -> %s #%lld may be set again before pipe %s has waited for the set before; one "
+                             "of the two is then lost (%s)",
+                             src, dst, (long long)id, dst, where(&c->m->arena, c));
   if (!x) return;
-  fault_other(c, x, pending ? "the first set" : "the wait that takes the set before; nothing makes pipe %s wait for it", src);
-  if (pending) fault_fix(c, x, "put a `wait_flag %s -> %s #%lld` between the two, or use two flags in turn", src, dst, (long long)id);
-  else fault_fix(c, x, "make pipe %s wait for pipe %s before it sets the flag again (a flag %s -> %s), or use two flags in turn", src, dst, dst, src);
+  fault_other(c, x, pending ? "the first set" : "the wait that takes the set before; nothing makes pipe %s wait for it",
+              src);
+  if (pending)
+    fault_fix(c, x, "put a `wait_flag %s -> %s #%lld` between the two, or use two flags in turn", src, dst,
+              (long long)id);
+  else
+    fault_fix(c, x,
+              "make pipe %s wait for pipe %s before it sets the flag again (a flag %s -> %s), or use two flags in turn",
+              src, dst, dst, src);
 }
 
 /* Room for the clock of one more set. Each set has its own, so that a wait learns only of the set it takes. */
@@ -70,7 +81,8 @@ static uint32_t *flag_clock(Core *c, Flag *f) {
   int64_t n = c->m->n_comp;
   if (!f->clocks) f->clocks = arena_array(&c->m->arena, uint32_t, n * FLAG_CLOCKS);
   uint32_t *clock = f->clocks + (f->first + f->set) % FLAG_CLOCKS * n;
-  if (f->set >= FLAG_CLOCKS) return f->clocks + (f->first + FLAG_CLOCKS - 1) % FLAG_CLOCKS * n; /* a fault long since: the last takes it too */
+  if (f->set >= FLAG_CLOCKS)
+    return f->clocks + (f->first + FLAG_CLOCKS - 1) % FLAG_CLOCKS * n; /* a fault long since: the last takes it too */
   return memset(clock, 0, sizeof *clock * (size_t)n);
 }
 
@@ -102,14 +114,15 @@ static void wait_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
   if (clock) learn(c, p, clock);
 }
 
-/* ---- cross-core flags ---------------------------------------------------------------------------------------------------- */
+/* ---- cross-core flags ----------------------------------------------------------------------------------- */
 
 static void push_set(Core *to, CrossFlag *x, const Inst *i, const uint32_t *clock, int64_t id, Core *from) {
   Machine *m = to->m;
   uint32_t most = (uint32_t)min_i64(m->sim->arch->cross_flag_max, CROSS_RING);
   if (x->tail - x->head >= most) {
     if (fault_known(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL)) return;
-    Fault *f = fault(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL, "cross-core flag %lld holds %u sets already; one more hangs the core (%s)", (long long)id, most,
+    Fault *f = fault(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL,
+                     "cross-core flag %lld holds %u sets already; one more hangs the core (%s)", (long long)id, most,
                      where(&m->arena, from));
     if (f) fault_fix(from, f, "let the other core wait for the flag more often, or answer with a flag of its own");
     return;
@@ -124,7 +137,8 @@ static bool partner(const Core *a, const Core *b, int mode) {
   return mode == 0 || a->slot == b->slot;
 }
 
-/* The set counts when all partners have set: then every partner (modes 0, 1) or the cube core (mode 2) may pass one wait. */
+/* The set counts when all partners have set: then every partner (modes 0, 1) or the cube core (mode 2) may pass one
+ * wait. */
 static void match_sets(Core *c, const Inst *i, int64_t id) {
   Machine *m = c->m;
   int64_t at = id * CROSS_MODES + i->mode;
@@ -153,7 +167,8 @@ static void cross_set(Core *c, const Inst *i, Pipe p, int64_t id) {
     return;
   }
   if (i->mode == 1 && c->vid < 0) {
-    fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "mode 1 joins the two vector cores of a block; a cube core cannot take part");
+    fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
+          "mode 1 joins the two vector cores of a block; a cube core cannot take part");
     return;
   }
   if (m->n_comp) memset(m->all_clock, 0, sizeof(uint32_t) * (size_t)m->n_comp);
@@ -179,7 +194,7 @@ static void cross_wait(Core *c, const Inst *i, Pipe p, int64_t id) {
   if (c->m->n_comp) learn(c, p, &x->clocks[(int64_t)slot * c->m->n_comp]);
 }
 
-/* ---- barriers -------------------------------------------------------------------------------------------------------------- */
+/* ---- barriers ------------------------------------------------------------------------------------------- */
 
 static void join_core(const Core *c, uint32_t *into) {
   for (int p = 0; p < CORE_PIPES; p++) publish(c, (Pipe)p, into);
@@ -211,7 +226,7 @@ static void arrive(Core *c) {
   }
 }
 
-/* ---- may it, do it ------------------------------------------------------------------------------------------------------------ */
+/* ---- may it, do it -------------------------------------------------------------------------------------- */
 
 static bool may_sync(const Core *c, const Inst *i, int64_t id) {
   switch (i->op) {
@@ -279,10 +294,12 @@ void issue(Core *c, Pipe p) {
   q->head++;
 }
 
-/* ---- what is wrong at the end --------------------------------------------------------------------------------------------------- */
+/* ---- what is wrong at the end --------------------------------------------------------------------------- */
 
 static const char *core_name(Arena *a, const Core *c) {
-  return c->vid < 0 ? "cube core" : c->m->sim->cores_per_block > 1 ? arena_printf(a, "vector core %d", c->vid) : "vector core";
+  return c->vid < 0                       ? "cube core"
+         : c->m->sim->cores_per_block > 1 ? arena_printf(a, "vector core %d", c->vid)
+                                          : "vector core";
 }
 
 /* Has the pipe that would set this flag nothing left to do? Then the wait is not just part of a chain. */
@@ -294,13 +311,19 @@ static bool never_set(const Core *c, const Inst *i) {
 
 static void waiting_line(Machine *m, Text *t, const Core *c, int p, const Inst *i, int64_t id, bool full) {
   Arena *a = &m->arena;
-  text_printf(t, "\n  %s, pipe %s, %s: ", where(a, c), pipe_info[p].name, ir_loc_str(a, m->sim->k->module, i->stmt->loc));
-  if (full) text_printf(t, "no room in the queue of pipe %s for `%s`", pipe_info[i->pipe].name, inst_text(a, c, i->stmt));
+  text_printf(t, "\n  %s, pipe %s, %s: ", where(a, c), pipe_info[p].name,
+              ir_loc_str(a, m->sim->k->module, i->stmt->loc));
+  if (full)
+    text_printf(t, "no room in the queue of pipe %s for `%s`", pipe_info[i->pipe].name, inst_text(a, c, i->stmt));
   else if (i->op == ST_SYNC_ALL && c->all) text_put(t, "sync_all waits for the other cores");
-  else if (i->op == ST_SYNC_ALL || i->op == ST_BARRIER) text_printf(t, "`%s` waits for the pipes of its core", inst_text(a, c, i->stmt));
-  else if (i->op == ST_CROSS_WAIT) text_printf(t, "`%s` waits for cross-core flag #%lld", inst_text(a, c, i->stmt), (long long)id);
-  else text_printf(t, "`%s` waits for flag #%lld, %s", inst_text(a, c, i->stmt), (long long)id,
-                   never_set(c, i) ? "which nothing sets any more" : arena_printf(a, "which pipe %s has not set", pipe_info[i->src].name));
+  else if (i->op == ST_SYNC_ALL || i->op == ST_BARRIER)
+    text_printf(t, "`%s` waits for the pipes of its core", inst_text(a, c, i->stmt));
+  else if (i->op == ST_CROSS_WAIT)
+    text_printf(t, "`%s` waits for cross-core flag #%lld", inst_text(a, c, i->stmt), (long long)id);
+  else
+    text_printf(t, "`%s` waits for flag #%lld, %s", inst_text(a, c, i->stmt), (long long)id,
+                never_set(c, i) ? "which nothing sets any more"
+                                : arena_printf(a, "which pipe %s has not set", pipe_info[i->src].name));
 }
 
 void report_deadlock(Machine *m) {
@@ -342,16 +365,19 @@ void report_flags_left(Machine *m) {
     for (int x = 0; x < CORE_PIPES * CORE_PIPES * nf; x++) {
       const Flag *f = &c->flag[x];
       if (!f->set || fault_known(c, DIAG_SIM_FLAG_LEFT, f->setter->stmt, NULL)) continue;
-      Fault *g = fault(c, DIAG_SIM_FLAG_LEFT, f->setter->stmt, NULL, "flag %s -> %s #%d is still set at the end of the kernel (%s)",
-                       pipe_info[f->setter->src].name, pipe_info[f->setter->dst].name, x % nf, where(&m->arena, c));
-      if (g) fault_fix(c, g, "add the missing wait_flag, or drop this set; a flag left set goes off in the next kernel");
+      Fault *g = fault(c, DIAG_SIM_FLAG_LEFT, f->setter->stmt, NULL,
+                       "flag %s -> %s #%d is still set at the end of the kernel (%s)", pipe_info[f->setter->src].name,
+                       pipe_info[f->setter->dst].name, x % nf, where(&m->arena, c));
+      if (g)
+        fault_fix(c, g, "add the missing wait_flag, or drop this set; a flag left set goes off in the next kernel");
     }
     for (int64_t id = 0; c->cross && id < m->sim->arch->n_cross_flags; id++) {
       const CrossFlag *x = &c->cross[id];
       if (x->head == x->tail) continue;
       const Inst *s = x->setter[x->head % CROSS_RING];
       if (fault_known(c, DIAG_SIM_FLAG_LEFT, s->stmt, NULL)) continue;
-      Fault *g = fault(c, DIAG_SIM_FLAG_LEFT, s->stmt, NULL, "cross-core flag #%lld is still set for the %s at the end of the kernel (%s)", (long long)id,
+      Fault *g = fault(c, DIAG_SIM_FLAG_LEFT, s->stmt, NULL,
+                       "cross-core flag #%lld is still set for the %s at the end of the kernel (%s)", (long long)id,
                        core_name(&m->arena, c), where(&m->arena, c));
       if (g) fault_fix(c, g, "add the missing cross_wait, or drop this set");
     }

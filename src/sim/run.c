@@ -1,11 +1,13 @@
-/* run.c - one run of a kernel: arguments become buffers, the tree becomes two programs, workers take blocks one after another.
+/* run.c - one run of a kernel: arguments become buffers, the tree becomes two programs, workers take blocks one after
+ * another.
  *
- * Every worker thread owns a machine (the cores of one block) and an arena. Blocks are independent, so results do not depend on which worker
- * runs which block; kernels that add atomically run on one thread, for the order of float additions shows. Kernels that wait across
- * blocks (sync_all, cross-core flags of mode 0) run as one machine with all cores of the launch.
+ * Every worker thread owns a machine (the cores of one block) and an arena. Blocks are independent, so results do not
+ * depend on which worker runs which block; kernels that add atomically run on one thread, for the order of float
+ * additions shows. Kernels that wait across blocks (sync_all, cross-core flags of mode 0) run as one machine with all
+ * cores of the launch.
  *
- * Faults are put in the order of blocks, not of time, and cut at max_faults: a block that found that many stops the blocks after it,
- * never one before. So the messages too are the same for any number of threads. */
+ * Faults are put in the order of blocks, not of time, and cut at max_faults: a block that found that many stops the
+ * blocks after it, never one before. So the messages too are the same for any number of threads. */
 #include "machine.h"
 
 #include <pthread.h>
@@ -35,20 +37,21 @@ static void *locked_alloc(void *user, void *old, size_t size) {
   return p;
 }
 
-/* ---- buffers ------------------------------------------------------------------------------------------------------- */
+/* ---- buffers -------------------------------------------------------------------------------------------- */
 
 static bool shape_ok(Run *r, SimBuf *b, const SimArg *arg) {
   const IrBuf *ir = b->ir;
   for (int d = 0; d < b->rank; d++) {
     int64_t want;
     if (!eval_const(r->sim.k, r->sim.param, ir->shape[d], &want)) {
-      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s cannot be computed from the scalar arguments", d, ir->name);
+      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s cannot be computed from the scalar arguments", d,
+               ir->name);
       return false;
     }
     b->shape[d] = max_i64(want, 0);
     if (arg && arg->shape[d] != b->shape[d]) {
-      Diag *g = diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s is %lld, the kernel wants %lld", d, ir->name, (long long)arg->shape[d],
-                         (long long)b->shape[d]);
+      Diag *g = diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s is %lld, the kernel wants %lld", d,
+                         ir->name, (long long)arg->shape[d], (long long)b->shape[d]);
       diag_fix(r->diags, g, "pass a tensor whose shape agrees with the scalar arguments");
       return false;
     }
@@ -91,25 +94,27 @@ static bool bind_local(Run *r, SimBuf *b) {
   const IrBuf *ir = b->ir;
   int64_t there = s->arch->space[b->space].bytes;
   if (!space_info[b->space].physical || ir->addr < 0) {
-    Diag *g = diag_add(r->diags, DIAG_SIM_OPERAND, ir->loc, "%%%s has no %s yet", ir->name, ir->addr < 0 ? "address" : "memory");
+    Diag *g = diag_add(r->diags, DIAG_SIM_OPERAND, ir->loc, "%%%s has no %s yet", ir->name,
+                       ir->addr < 0 ? "address" : "memory");
     diag_fix(r->diags, g, "run all passes first, or write `at` with an address");
     return false;
   }
   b->addr = ir->addr;
   if (b->bytes > there || b->addr > there - b->bytes) {
-    diag_add(r->diags, DIAG_SIM_BOUNDS, ir->loc, "%%%s takes bytes %lld to %lld of %s, which has %lld bytes on %s", ir->name, (long long)b->addr,
-             (long long)(b->addr + b->bytes - 1), space_info[b->space].name, (long long)there, s->arch->name);
+    diag_add(r->diags, DIAG_SIM_BOUNDS, ir->loc, "%%%s takes bytes %lld to %lld of %s, which has %lld bytes on %s",
+             ir->name, (long long)b->addr, (long long)(b->addr + b->bytes - 1), space_info[b->space].name,
+             (long long)there, s->arch->name);
     return false;
   }
   int32_t align = b->space == SPACE_L0C ? 64 : s->arch->space[b->space].align;
   if (b->fractal && b->space != SPACE_L1 && b->addr % align) {
-    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of %d", ir->name, (long long)b->addr,
-             space_info[b->space].name, align);
+    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of %d", ir->name,
+             (long long)b->addr, space_info[b->space].name, align);
     return false;
   }
   if (b->addr % 32) {
-    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of 32", ir->name, (long long)b->addr,
-             space_info[b->space].name);
+    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of 32", ir->name,
+             (long long)b->addr, space_info[b->space].name);
     return false;
   }
   s->used[b->space] = max_i64(s->used[b->space], round_up(b->addr + b->bytes, 32));
@@ -125,7 +130,12 @@ static bool bind_buffers(Run *r) {
     const IrBuf *ir = k->bufs.data[i];
     SimBuf *b = &s->buf[i];
     if (!ir) continue;
-    *b = (SimBuf){.ir = ir, .space = ir->space, .layout = ir->layout, .type = ir->type, .size = dtype_size(ir->type), .rank = ir->rank};
+    *b = (SimBuf){.ir = ir,
+                  .space = ir->space,
+                  .layout = ir->layout,
+                  .type = ir->type,
+                  .size = dtype_size(ir->type),
+                  .rank = ir->rank};
     const SimArg *arg = ir->space == SPACE_GM && ir->param >= 0 ? &s->args[ir->param] : NULL;
     if (!shape_ok(r, b, arg) || !lay_out(r, b)) return false;
     if (ir->space != SPACE_GM) {
@@ -135,14 +145,15 @@ static bool bind_buffers(Run *r) {
     b->gm = arg ? arg->data : NULL;
     b->undefined = ir->is_out || ir->is_work;
     if (b->bytes && !b->gm) {
-      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "no data was passed for %%%s (%lld bytes)", ir->name, (long long)b->bytes);
+      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "no data was passed for %%%s (%lld bytes)", ir->name,
+               (long long)b->bytes);
       return false;
     }
   }
   return true;
 }
 
-/* ---- programs -------------------------------------------------------------------------------------------------------- */
+/* ---- programs ------------------------------------------------------------------------------------------- */
 
 typedef struct { uint32_t lanes; bool read, written; } GmUse; /* lanes: bit per (side, pipe) */
 
@@ -164,7 +175,8 @@ static bool survey(Run *r) {
       s->who[p->inst[i].id] = p->inst[i].stmt;
       atomic |= p->inst[i].atomic;
       for (int a = 0; a < p->inst[i].n_args; a++)
-        use_gm(s, use, p->inst[i].arg[a].buf, side, p->inst[i].pipe, a >= p->inst[i].n_in, a < p->inst[i].n_in || p->inst[i].atomic);
+        use_gm(s, use, p->inst[i].arg[a].buf, side, p->inst[i].pipe, a >= p->inst[i].n_in,
+               a < p->inst[i].n_in || p->inst[i].atomic);
     }
     for (int32_t i = 0; i < p->n_elem; i++) {
       s->who[p->elem[i].id] = p->elem[i].stmt;
@@ -175,7 +187,8 @@ static bool survey(Run *r) {
   for (uint32_t b = 1; b < s->n_buf; b++) {
     SimBuf *x = &s->buf[b];
     if (x->space != SPACE_GM) continue;
-    int cube = __builtin_popcount(use[b].lanes & ((1u << COMPS) - 1)), vector = __builtin_popcount(use[b].lanes >> COMPS);
+    int cube = __builtin_popcount(use[b].lanes & ((1u << COMPS) - 1)),
+        vector = __builtin_popcount(use[b].lanes >> COMPS);
     int64_t meet = (int64_t)(cube + vector * vectors) * (s->together ? s->blocks : 1);
     x->written = use[b].written;
     x->hazard = x->written && meet > 1;
@@ -187,7 +200,8 @@ static bool survey(Run *r) {
 
 static bool build_programs(Run *r) {
   Sim *s = &r->sim;
-  bool cube = s->k->cores == CORES_CUBE || s->k->cores == CORES_MIX, vector = s->k->cores == CORES_VECTOR || s->k->cores == CORES_MIX;
+  bool cube = s->k->cores == CORES_CUBE || s->k->cores == CORES_MIX,
+       vector = s->k->cores == CORES_VECTOR || s->k->cores == CORES_MIX;
   uint32_t next_id = 1;
   bool ok = true;
   if (cube) ok &= program_build(&r->arena, r->diags, s->k, 'c', &next_id, &s->prog[0]);
@@ -208,7 +222,8 @@ static bool eval_grid(Run *r) {
   s->blocks = 1;
   for (uint32_t g = 0; g < s->k->grid.len; g++) {
     if (!eval_const(s->k, s->param, s->k->grid_ext.data[g], &s->grid[g])) {
-      diag_add(r->diags, DIAG_SIM_ARG, s->k->loc, "extent %u of the grid cannot be computed from the scalar arguments", g);
+      diag_add(r->diags, DIAG_SIM_ARG, s->k->loc, "extent %u of the grid cannot be computed from the scalar arguments",
+               g);
       return false;
     }
     int64_t n = max_i64(s->grid[g], 0);
@@ -221,18 +236,22 @@ static bool eval_grid(Run *r) {
   return true;
 }
 
-static int32_t chip_cores(const Sim *s) { return s->k->cores == CORES_VECTOR && !s->k->vid ? s->arch->aiv : s->arch->aic; }
+static int32_t chip_cores(const Sim *s) {
+  return s->k->cores == CORES_VECTOR && !s->k->vid ? s->arch->aiv : s->arch->aic;
+}
 
 static bool launch_ok(Run *r) {
   Sim *s = &r->sim;
   if (!s->together || s->blocks <= chip_cores(s)) return true;
-  Diag *g = diag_add(r->diags, DIAG_SIM_LAUNCH, s->k->loc, "the blocks of this kernel wait for each other, but %lld blocks do not run at once on the %d cores of %s",
-                     (long long)s->blocks, chip_cores(s), s->arch->name);
+  Diag *g = diag_add(
+      r->diags, DIAG_SIM_LAUNCH, s->k->loc,
+      "the blocks of this kernel wait for each other, but %lld blocks do not run at once on the %d cores of %s",
+      (long long)s->blocks, chip_cores(s), s->arch->name);
   diag_fix(r->diags, g, "launch at most %d blocks and let each loop over its share of the work", chip_cores(s));
   return false;
 }
 
-/* ---- workers ------------------------------------------------------------------------------------------------------------ */
+/* ---- workers -------------------------------------------------------------------------------------------- */
 
 static void work(Machine *m) {
   Sim *s = m->sim;
@@ -277,7 +296,7 @@ static void run_workers(Run *r, int n) {
   for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }
 
-/* ---- results --------------------------------------------------------------------------------------------------------------- */
+/* ---- results -------------------------------------------------------------------------------------------- */
 
 /* A read that came too early finds no value and races with the write to come: the race is the fault. */
 static bool is_consequence(const FaultList *l, const Fault *u) {
@@ -323,7 +342,8 @@ static void collect(Run *r) {
 static void run_all(Run *r) {
   Sim *s = &r->sim;
   if (s->k->level != LEVEL_LOWERED || s->k->cores == CORES_UNSET) {
-    Diag *g = diag_add(r->diags, DIAG_WRONG_STAGE, s->k->loc, "the simulator runs lowered programs; @%s is at source level", s->k->name);
+    Diag *g = diag_add(r->diags, DIAG_WRONG_STAGE, s->k->loc,
+                       "the simulator runs lowered programs; @%s is at source level", s->k->name);
     diag_fix(r->diags, g, "lower it first");
     return;
   }
@@ -349,7 +369,8 @@ static void release(Run *r) {
   pthread_mutex_destroy(&r->alloc.lock);
 }
 
-bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimOptions *opt, SimResult *out) {
+bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimOptions *opt,
+             SimResult *out) {
   Run r;
   jmp_buf here, *oom_a = a->oom, *oom_d = d->arena->oom;
   memset(&r, 0, sizeof r);

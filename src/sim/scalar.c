@@ -1,8 +1,8 @@
 /* scalar.c - arithmetic of pipe S, and the conversions every other file is measured against.
  *
- * Integers wrap to their dtype; // and % round towards minus infinity as Python's do; shifts take their count modulo nothing: a count
- * of the width or more shifts everything out. Floats compute in double and round once to their dtype, which is exact rounding
- * for + - * / sqrt. A conversion from float to integer truncates and saturates, NaN becomes 0.
+ * Integers wrap to their dtype; // and % round towards minus infinity as Python's do; shifts take their count modulo
+ * nothing: a count of the width or more shifts everything out. Floats compute in double and round once to their dtype,
+ * which is exact rounding for + - * / sqrt. A conversion from float to integer truncates and saturates, NaN becomes 0.
  *
  * NaN results are the one NaN with a clear sign and only the quiet bit set, so that bytes do not depend on the host. */
 #include "machine.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- 16-bit floats ---------------------------------------------------------------------------------------------- */
+/* ---- 16-bit floats -------------------------------------------------------------------------------------- */
 
 static float bits_f32(uint32_t u) {
   float f;
@@ -78,7 +78,7 @@ static uint8_t double_to_f8(double v, int m, int bias, bool has_inf) {
   return (uint8_t)(sign | (int)code);
 }
 
-/* ---- one value ----------------------------------------------------------------------------------------------------- */
+/* ---- one value ------------------------------------------------------------------------------------------ */
 
 int64_t wrap_int(DType t, int64_t v) {
   switch (t) {
@@ -161,7 +161,10 @@ static int64_t float_to_int(DType t, double v) { /* v is integral */
   int bits = dtype_info[t].bits;
   double lo = is_signed ? -ldexp(1, bits - 1) : 0, hi = ldexp(1, is_signed ? bits - 1 : bits);
   if (v < lo) return is_signed ? (int64_t)lo : 0;
-  if (v >= hi) return is_signed ? (int64_t)((UINT64_C(1) << (bits - 1)) - 1) : bits == 64 ? -1 : (int64_t)((UINT64_C(1) << bits) - 1);
+  if (v >= hi)
+    return is_signed    ? (int64_t)((UINT64_C(1) << (bits - 1)) - 1)
+           : bits == 64 ? -1
+                        : (int64_t)((UINT64_C(1) << bits) - 1);
   return v < 0 || is_signed ? (int64_t)v : (int64_t)(uint64_t)v;
 }
 
@@ -182,7 +185,7 @@ Reg scalar_bits(DType to, DType from, Reg a) {
   return scalar_load(to, buf);
 }
 
-/* ---- operators -------------------------------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------------------ */
 
 static int64_t floor_div(int64_t a, int64_t b) {
   if (b == -1) return (int64_t)(0 - (uint64_t)a);
@@ -288,7 +291,7 @@ Reg scalar_float(ExprOp op, DType t, Reg ra, Reg rb) {
   return (Reg){.f = round_float(t, r)};
 }
 
-/* ---- cast, one element at a time ----------------------------------------------------------------------------------------- */
+/* ---- cast, one element at a time ------------------------------------------------------------------------ */
 
 static double round_mode(double v, CastMode mode) {
   switch (mode) {
@@ -317,7 +320,8 @@ static double float_mode(DType t, double v, CastMode mode) {
   r = ldexp(r, ulp);
   double most = t == DT_F16 ? 65504.0 : t == DT_BF16 ? 0x1.fep127 : 0x1.fffffep127;
   if (fabs(r) > most) {
-    bool inwards = mode == CAST_TRUNC || mode == CAST_ODD || (mode == CAST_FLOOR && v > 0) || (mode == CAST_CEIL && v < 0);
+    bool inwards =
+        mode == CAST_TRUNC || mode == CAST_ODD || (mode == CAST_FLOOR && v > 0) || (mode == CAST_CEIL && v < 0);
     return copysign(inwards ? most : INFINITY, v);
   }
   return r;
@@ -330,7 +334,8 @@ static double exact_double(int64_t v) {
   return (double)((v & ~INT64_C(0x7ff)) | (low ? 0x800 : 0));
 }
 
-/* Float to integer rounds by mode and saturates; integer to narrower integer saturates, as the vector unit does by default. */
+/* Float to integer rounds by mode and saturates; integer to narrower integer saturates, as the vector unit does by
+ * default. */
 void convert(void *d, DType dt, const void *s, DType st, int64_t n, CastMode mode) {
   int ds = dtype_size(dt), ss = dtype_size(st);
   bool ff = dtype_is_float(st), tf = dtype_is_float(dt);

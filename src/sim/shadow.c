@@ -1,13 +1,13 @@
 /* shadow.c - for every 32-byte granule: who read it last, who wrote it last, which bytes hold a value.
  *
- * Memory is shadowed in pages of 128 granules. A page has one lane for each (pipe of a core, kind of access) that ever touched it: the
- * tick of that pipe's last access and who it was, per granule. An access conflicts with a lane whose tick is later than what the
- * accessing pipe has seen of that lane's pipe - one vector comparison over the granules of the range, so cost grows with 32-byte
- * granules over 16, not with bytes.
+ * Memory is shadowed in pages of 128 granules. A page has one lane for each (pipe of a core, kind of access) that ever
+ * touched it: the tick of that pipe's last access and who it was, per granule. An access conflicts with a lane whose
+ * tick is later than what the accessing pipe has seen of that lane's pipe - one vector comparison over the granules of
+ * the range, so cost grows with 32-byte granules over 16, not with bytes.
  *
- * A granule touched in part is split: its lanes are then kept byte by byte, and the page lane only filters. A full write that is ordered
- * after everything mends it. Ticks grow from block to block and a new block has seen all old ones, so nothing is cleared between blocks
- * but the bits of bytes that hold a value.
+ * A granule touched in part is split: its lanes are then kept byte by byte, and the page lane only filters. A full
+ * write that is ordered after everything mends it. Ticks grow from block to block and a new block has seen all old
+ * ones, so nothing is cleared between blocks but the bits of bytes that hold a value.
  *
  * Local memories are arrays of pages; GM tensors have theirs in a table, made when first touched. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -41,7 +41,7 @@ struct Shadow { int64_t n; Page page[]; };
 typedef struct { uint64_t key; Page *page; } GmSlot;
 struct GmShadow { GmSlot *slot; uint32_t cap, count; Vec(Page *) spare; };
 
-/* ---- pages ----------------------------------------------------------------------------------------------------- */
+/* ---- pages ---------------------------------------------------------------------------------------------- */
 
 Shadow *shadow_new(Machine *m, int64_t bytes) {
   int64_t n = ceil_div(bytes, PAGE);
@@ -116,7 +116,9 @@ static Page *gm_page(Machine *m, const SimBuf *b, int64_t page) {
   return g->slot[i].page;
 }
 
-static Page *page_at(Machine *m, Shadow *s, const SimBuf *b, int64_t page) { return s ? &s->page[page] : gm_page(m, b, page); }
+static Page *page_at(Machine *m, Shadow *s, const SimBuf *b, int64_t page) {
+  return s ? &s->page[page] : gm_page(m, b, page);
+}
 
 static Lane *lane_of(Machine *m, Page *p, uint32_t key) {
   for (int i = 0; i < p->n; i++)
@@ -135,9 +137,14 @@ static Lane *lane_of(Machine *m, Page *p, uint32_t key) {
   return p->lane[p->n++] = arena_new(&m->arena, Lane);
 }
 
-/* ---- parts of a range that lie in one page ------------------------------------------------------------------------- */
+/* ---- parts of a range that lie in one page -------------------------------------------------------------- */
 
-typedef struct { Page *page; int64_t start; int g0, g1; uint32_t first, last; } Part; /* granules g0..g1, byte masks of the two ends */
+typedef struct {
+  Page *page;
+  int64_t start;
+  int g0, g1;
+  uint32_t first, last;
+} Part; /* granules g0..g1, byte masks of the two ends */
 
 static Part part_at(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi) {
   int64_t page = lo / PAGE, end = min_i64(hi, (page + 1) * PAGE) - page * PAGE, at = lo - page * PAGE;
@@ -147,7 +154,9 @@ static Part part_at(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t 
   return p;
 }
 
-static uint32_t part_mask(const Part *p, int g) { return (g == p->g0 ? p->first : ~UINT32_C(0)) & (g == p->g1 ? p->last : ~UINT32_C(0)); }
+static uint32_t part_mask(const Part *p, int g) {
+  return (g == p->g0 ? p->first : ~UINT32_C(0)) & (g == p->g1 ? p->last : ~UINT32_C(0));
+}
 
 static bool any_later(const uint32_t *tick, int n, uint32_t limit) {
   uint32_t any = 0;
@@ -166,7 +175,7 @@ static bool any_split(const Page *p, int g0, int g1) {
   return false;
 }
 
-/* ---- conflicts ----------------------------------------------------------------------------------------------------------- */
+/* ---- conflicts ------------------------------------------------------------------------------------------ */
 
 static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, Hit *hit) {
   for (const SplitLane *l = p->split[g]; l; l = l->next) {
@@ -202,8 +211,8 @@ static bool lane_conflict(const Part *p, int lane, uint32_t limit, Hit *hit) {
   return false;
 }
 
-bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, const uint32_t *seen,
-                     bool in_order, Hit *hit) {
+bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
+                     const uint32_t *seen, bool in_order, Hit *hit) {
   while (lo < hi) {
     Part p = part_at(m, s, b, lo, hi);
     for (int i = 0; i < p.page->n; i++) {
@@ -262,7 +271,8 @@ static void mark_granule(Machine *m, const Part *p, int g, Lane *lane, uint32_t 
   lane->who[g] = who;
 }
 
-void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind, uint32_t tick, uint32_t who) {
+void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
+                 uint32_t tick, uint32_t who) {
   uint32_t key = comp * LANE_KINDS + kind;
   while (lo < hi) {
     Part p = part_at(m, s, b, lo, hi);
@@ -278,7 +288,7 @@ void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi,
   }
 }
 
-/* ---- bytes that hold a value ----------------------------------------------------------------------------------------------- */
+/* ---- bytes that hold a value ---------------------------------------------------------------------------- */
 
 bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, Hit *hit) {
   while (lo < hi) {

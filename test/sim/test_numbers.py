@@ -165,10 +165,9 @@ def test_compare_and_select(tlc, tmp_path, dtype, mode, fn):
     b[::3] = a[::3]
     mask = vector(tlc, tmp_path, f"compare %a, %b -> %r cmp({mode})", np.uint8, (128,), a, b)
     same(mask, np.packbits(fn(a, b), bitorder="little"))
-    a, b = np.nan_to_num(a), np.nan_to_num(b)
-    same(vector(tlc, tmp_path, "select %c, %a, %b -> %r", dtype, a.shape, a, b, mask), np.where(fn(a, b), a, b) if not np.isnan(numbers(dtype, 8)).any() else
-         np.where(np.unpackbits(mask, bitorder="little").astype(bool), a, b))
-    same(vector(tlc, tmp_path, "select %b, %a, 2.0 -> %r", dtype, a.shape, a, mask), np.where(np.unpackbits(mask, bitorder="little").astype(bool), a, dtype(2)))
+    chosen = np.unpackbits(mask, bitorder="little").astype(bool)
+    same(vector(tlc, tmp_path, "select %c, %a, %b -> %r", dtype, a.shape, a, b, mask), np.where(chosen, a, b))
+    same(vector(tlc, tmp_path, "select %b, %a, 2.0 -> %r", dtype, a.shape, a, mask), np.where(chosen, a, dtype(2)))
 
 
 def test_select_repeats_the_mask(tlc, tmp_path):
@@ -255,7 +254,7 @@ def cube(tlc, tmp_path, a, b, dtype, acc, out, m, n, k, trans_a=False, trans_b=F
     return sim(tlc, tmp_path, kernel(params, "\n".join(allocs), body, "cube"), A=a, B=b)
 
 
-@pytest.mark.parametrize("m,n,k", [(16, 16, 16), (64, 48, 80), (33, 17, 50), (1, 100, 7), (128, 64, 300)])
+@pytest.mark.parametrize("m,n,k", [(16, 16, 16), (64, 48, 80), (33, 17, 50), (1, 100, 7), (64, 80, 300)])
 @pytest.mark.parametrize("trans_a,trans_b", [(False, False), (False, True), (True, False)])
 def test_product_f16(tlc, tmp_path, m, n, k, trans_a, trans_b):
     r = np.random.default_rng(m * n)

@@ -285,10 +285,10 @@ def const(n, dtype):
         n = float(n)
     elif dtype == "bool":
         n = bool(n)
-    elif isinstance(n, float):
-        if n != n or n in (math.inf, -math.inf):
-            fail(1004, f"{n} does not exist in {dtype}")
-        n = int(n)
+    elif isinstance(n, float) and (n != n or n in (math.inf, -math.inf)):
+        fail(1004, f"{n} does not exist in {dtype}")
+    else:
+        n = int(n)  # numbers of an enum too
     return Expr("const", (n,), dtype, True)
 
 

@@ -363,6 +363,11 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
   const IrExpr *run = r[0].cols;
   if (ir_is_int(r[0].rows, 1) && run->op == EX_MUL && ir_is_int(run->arg[1], width) && width % dtype_c0(ub->type) == 0)
     for (int i = 0; i < 2; i++) r[i] = (IrRows){r[i].off, run->arg[0], cw_num(w, width), cw_num(w, width)};
+  if (ir_attr(s, ATTR_PAD) && (r[0].cols->op != EX_INT || r[0].cols->i * dtype_size(ub->type) % 32)) {
+    refuse_form(w, s, "make the row length a multiple of 32 bytes, or use target ascendc",
+                "a row ends inside a block of 32 bytes, and TLOAD cannot fill the rest with a chosen value");
+    return;
+  }
   cw_scope(w);
   r[0].rows = r[1].rows = cw_bind(w, r[0].rows, "rows");
   IrExpr *cols = cw_bind(w, r[0].cols, "cols");

@@ -1,0 +1,73 @@
+"""Programs written for a machine with Ascend cards, on this one.
+
+    python -m tilelang.sim SCRIPT.py [arguments]
+    python -m tilelang.sim -m pytest tests/
+
+gives a program what it expects of its host: the device "npu" everywhere in torch, `x.npu()`, `torch.npu.*`, `torch_npu`
+and the operators in it that programs compare with; all in host memory. Kernels run on the simulated chip as always.
+Nothing of this happens on `import tilelang`: `install()` does it and `remove()` takes it back.
+"""
+
+import contextlib
+
+from . import record
+from .patch import Patches
+
+_now = None
+
+
+def install():
+    """Makes this process look like one with a card. Needs torch."""
+    global _now
+    if _now is not None:
+        return
+    import torch
+
+    from ..kernel import Kernel
+    from . import device, graph, npu, reference
+
+    p = Patches()
+    try:
+        device.patch_devices(p, torch)
+        device.patch_half(p, torch)
+        device.patch_overlap(p, torch)
+        module = npu.make_module(torch)
+        p.set(torch, "npu", module)
+        p.module("torch.npu", module)
+        p.module("torch_npu", reference.make_torch_npu(module))
+        p.set(torch.ops, "npu", reference.Namespace())
+        p.set(Kernel, "loose", True)
+        p.wrap(Kernel, "_run", lambda run: lambda self, *args: graph.kernel_runs(self, run, *args))
+        record.patch(p, torch)
+    except BaseException:
+        p.undo()
+        raise
+    _now = p
+
+
+def remove():
+    """Takes back everything that install() changed."""
+    global _now
+    if _now is not None:
+        _now.undo()
+        _now = None
+
+
+def installed():
+    return _now is not None
+
+
+@contextlib.contextmanager
+def simulated():
+    """`with tilelang.sim.simulated():` - install and remove."""
+    if installed():
+        yield
+        return
+    install()
+    try:
+        yield
+    finally:
+        remove()
+
+
+__all__ = ["install", "installed", "remove", "simulated"]
