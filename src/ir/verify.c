@@ -216,10 +216,10 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
                   sname(b));
     diag_fix(v->d, g, "move the tile to UB or GM first");
   }
-  bool clamps = v->par && b->space == SPACE_GM; /* becomes a copy, which keeps to the tensor */
-  for (int i = 0; i < b->rank && !clamps; i++) {
+  bool clamps = v->par && b->space == SPACE_GM; /* becomes a copy, which keeps to the end of the tensor */
+  for (int i = 0; i < b->rank; i++) {
     int64_t reach;
-    if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach)) continue;
+    if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach) || (clamps && reach >= 0)) continue;
     Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %lld; the dimension has %s", i, b->name,
                   shape_text(v, idx, b->rank), ll(reach < 0 ? reach : reach - 1), expr_text(v, b->shape[i]));
     diag_fix(v->d, g, "keep `%s` between 0 and %s - 1", expr_text(v, idx[i]), expr_text(v, b->shape[i]));

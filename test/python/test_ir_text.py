@@ -185,7 +185,7 @@ def control_flow():
     return main
 
 
-def helpers():
+def inlined_functions():
     @T.macro
     def twice(dst, src, f):
         t = f(src[0])
@@ -232,7 +232,7 @@ KERNELS = [
     ascend_developer,
     mask_and_select,
     control_flow,
-    helpers,
+    inlined_functions,
     parallel_forms,
 ]
 
@@ -288,4 +288,4 @@ def test_same_text_every_time():
 
 
 def test_file_names_without_folders():
-    assert 'file "test_ir_text.py"\n' in text_of(helpers())
+    assert 'file "test_ir_text.py"\n' in text_of(inlined_functions())

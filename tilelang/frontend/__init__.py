@@ -1,1 +1,1 @@
-"""Python functions into IR text: expr (values), builder (statements), rewrite, hooks (control flow), trace (kernels)."""
+"""Python functions to IR text: expr (values), builder (statements), rewrite, hooks (control flow), trace (kernels)."""
