@@ -178,20 +178,25 @@ def bench_compile(table, rounds):
 
 
 def bench_import(table, rounds):
-    """Fresh processes; the difference is what tilelang adds to numpy."""
+    """Fresh processes, with compiled bytecode as in an installed package."""
     code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
 
-    def once(module):
-        out = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True, check=True)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+
+    def once(modules):
+        command = [sys.executable, "-c", code.format(modules)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         return float(out.stdout)
 
-    best = {"numpy": float("inf"), "tilelang": float("inf")}
+    best = {"numpy": float("inf"), "tilelang": float("inf"), "numpy, tilelang": float("inf")}
     for _ in range(max(2 * rounds, 15)):
-        for module in best:
-            best[module] = min(best[module], once(module))
-    more = best["tilelang"] - best["numpy"]
-    table.row("import tilelang, against import numpy", ms(best["tilelang"]), ms(best["numpy"]), f"{more * 1e3:+.0f} ms",
+        for modules in best:
+            best[modules] = min(best[modules], once(modules))
+    numpy, both = best["numpy"], best["numpy, tilelang"]
+    more = best["tilelang"] - numpy
+    table.row("import tilelang, against import numpy", ms(best["tilelang"]), ms(numpy), f"{more * 1e3:+.0f} ms",
               "<= +60 ms")
+    table.row("import numpy, tilelang, against import numpy", ms(both), ms(numpy), f"{(both - numpy) * 1e3:+.0f} ms")
     heavy = subprocess.run([sys.executable, "-c", "import sys, tilelang; print('torch' in sys.modules)"],
                            capture_output=True, text=True, check=True).stdout.strip()
     table.row("import tilelang imports torch", "yes" if heavy == "True" else "no", goal="no")

@@ -59,7 +59,8 @@ TL_API int tl_lower(TlContext *c, const TlLower *opt);
 TL_API const char *tl_text_after(TlContext *c, const char *pass);
 /* The i-th pass in order with its one-line description; 0 past the end. The strings are constants. */
 TL_API int tl_pass_at(int i, const char **name, const char **doc);
-/* What was chosen and why, for people: buffers by memory with bytes used of bytes there, live ranges, flags with the hazard each orders, remarks. */
+/* What was chosen and why, for people: buffers by memory with bytes used of bytes there, live ranges, flags with the
+ * hazard each orders, remarks. */
 TL_API const char *tl_explain(TlContext *c);
 /* The same as JSON; `live` counts statements in program order, `why`, `chip`, `cores`, `src`, `dst`, `id` may be null:
  * {"kernel","chip","cores","buffers":[{name,space,dtype,shape,layout,addr,bytes,live:[from,to],why,line}],

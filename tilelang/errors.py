@@ -28,6 +28,7 @@ CODES = {
     1013: ("error", "a size that no tensor gives"),
     1020: ("warning", "option without effect"),
     1021: ("note", "hint ignored on this chip"),
+    1022: ("warning", "tensor read in another shape"),
     1030: ("error", "wrong argument of a kernel call"),
     1031: ("error", "device is not available"),
 }

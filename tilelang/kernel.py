@@ -61,7 +61,7 @@ class Param:
 class Kernel:
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
-    loose = False  # True: a tensor of another shape with enough elements is read as the parameter's shape, with a warning
+    loose = False  # True: a tensor of another shape with enough elements is read in the parameter's, with a warning
 
     def __init__(
         self,
@@ -274,7 +274,9 @@ class Kernel:
                 v.shape = want
                 continue
             if len(want) != len(v.shape):
-                raise ArgumentError(f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}")
+                raise ArgumentError(
+                    f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}"
+                )
             d = next(d for d in range(len(want)) if want[d] != v.shape[d])
             name = getattr(self.params[i].shape[d], "name", None)
             why = ""

@@ -1,4 +1,5 @@
-/* arch.c - the .def tables as structs, and questions about them. A line missing from a family's table does not compile. */
+/* arch.c - the .def tables as structs, and questions about them. A line missing from a family's table does not
+ * compile. */
 #include "arch.h"
 
 #include <string.h>

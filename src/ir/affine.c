@@ -2,7 +2,8 @@
  *
  * An expression is read as a linear form  c + sum(coef * atom)  over atoms that are not linear themselves
  * (variables, quotients, element loads). Equal atoms cancel, so `%k * 64 + 64 - %k * 64` is 64. Bounds of the
- * remaining atoms come from loops, the grid and the definition of lets. Everything saturates: INT64_MIN / MAX mean "open". */
+ * remaining atoms come from loops, the grid and the definition of lets. Everything saturates: INT64_MIN / MAX mean
+ * "open". */
 #include "ir.h"
 
 enum { MAX_TERMS = 12, MAX_DEPTH = 40 };
@@ -69,7 +70,8 @@ static void linearize(Linear *l, const IrExpr *e, int64_t scale, int depth) {
     }
     break;
   case EX_VAR:
-    if (e->var->kind == VAR_LET && e->var->def && !dtype_is_float(e->var->type) && e->var->def->set.value->op != EX_LOAD) {
+    if (e->var->kind == VAR_LET && e->var->def && !dtype_is_float(e->var->type) &&
+        e->var->def->set.value->op != EX_LOAD) {
       linearize(l, e->var->def->set.value, scale, depth + 1);
       return;
     }
@@ -173,7 +175,8 @@ static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth) {
   case EX_CAST: {
     Linear l = {.ok = true};
     linearize(&l, e, 1, depth);
-    if (l.ok && !(l.n == 1 && l.c == 0 && l.term[0].coef == 1 && l.term[0].atom == e)) return range_linear(k, &l, depth);
+    if (l.ok && !(l.n == 1 && l.c == 0 && l.term[0].coef == 1 && l.term[0].atom == e))
+      return range_linear(k, &l, depth);
     if (e->op == EX_MUL) {
       IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
       if (a.lo >= 0 && b.lo >= 0) return (IrRange){sat_mul(a.lo, b.lo), sat_mul(a.hi, b.hi)};

@@ -262,7 +262,12 @@ bool ir_expr_equal(const IrExpr *a, const IrExpr *b) {
 }
 
 /* Rebuilds e with leaves replaced through `leaf` (NULL = keep); shares what did not change. */
-typedef struct { IrKernel *k; IrExpr *(*leaf)(void *user, IrExpr *e); IrBuf *(*buf)(void *user, IrBuf *b); void *user; } Rebuild;
+typedef struct {
+  IrKernel *k;
+  IrExpr *(*leaf)(void *user, IrExpr *e);
+  IrBuf *(*buf)(void *user, IrBuf *b);
+  void *user;
+} Rebuild;
 
 static IrExpr *rebuild(const Rebuild *r, IrExpr *e) {
   IrExpr *arg[IR_MAX_RANK];
@@ -531,7 +536,7 @@ static void clone_block(Renewal *r, const IrBlock *from, IrBlock *to) {
 }
 
 IrStmt *ir_clone(IrKernel *k, const IrStmt *s) {
-  Renewal r = {k, arena_array(arena_of(k), IrExpr *, k->vars.len + 1), arena_array(arena_of(k), IrBuf *, k->bufs.len + 1),
-               k->vars.len, k->bufs.len};
+  Renewal r = {k, arena_array(arena_of(k), IrExpr *, k->vars.len + 1),
+               arena_array(arena_of(k), IrBuf *, k->bufs.len + 1), k->vars.len, k->bufs.len};
   return clone_stmt(&r, s);
 }

@@ -351,9 +351,9 @@ IrExpr *ir_count(IrKernel *k, const IrRegion *r);          /* product of the ext
 
 /* ---- vec.c: the one reading of a vector instruction's operands (simulator, writers, verifier, legalize) ---- */
 
-/* Element (r, c) of operand i stands at off + r * pitch + c (block: off + r * pitch + c % C0) elements; pitch 0: the same
- * row for all. rows 1 is the flat form. Scalars and absent operands have off NULL. Masks of compare/select: off only.
- * row_*: operand 0 is rows x cols, element r of operand 1 is at off + r. brcb: rows = n, cols = C0. */
+/* Element (r, c) of operand i stands at off + r * pitch + c (block: off + r * pitch + c % C0) elements; pitch 0: the
+ * same row for all. rows 1 is the flat form. Scalars and absent operands have off NULL. Masks of compare/select: off
+ * only. row_*: operand 0 is rows x cols, element r of operand 1 is at off + r. brcb: rows = n, cols = C0. */
 enum { IR_VEC_ARGS = 4 };
 typedef struct {
   IrExpr *rows, *cols;
@@ -361,7 +361,7 @@ typedef struct {
 } IrVec;
 bool ir_vec(IrKernel *k, const IrStmt *s, IrVec *out); /* false: the operands do not have one of the forms */
 
-/* ---- affine.c ------------------------------------------------------------------------------------------------------ */
+/* ---- affine.c ------------------------------------------------------------------------------------------------- */
 
 /* Interval of an integer expression from the bounds of loops, grid and params; INT64_MIN/MAX when open. */
 typedef struct { int64_t lo, hi; } IrRange;

@@ -146,7 +146,8 @@ static bool at_word(const Parser *p, const char *word) { return tok_is(p, T_NAME
 
 static const char *show(Parser *p) {
   if (p->tok.kind == T_END) return "the end of the text";
-  return arena_printf(p->a, "'%s%.*s'", p->tok.kind == T_VAR ? "%" : "", (int)(p->tok.len > 40 ? 40 : p->tok.len), p->tok.s);
+  return arena_printf(p->a, "'%s%.*s'", p->tok.kind == T_VAR ? "%" : "", (int)(p->tok.len > 40 ? 40 : p->tok.len),
+                      p->tok.s);
 }
 
 static bool accept(Parser *p, const char *punct) {
@@ -252,7 +253,8 @@ static void enter(Parser *p) {
 
 static IrExpr *read_index(Parser *p) {
   IrExpr *e = read_expr(p);
-  if (dtype_is_float(e->type)) fail_as(p, DIAG_BAD_TYPE, "an index of dtype %s; it must be an integer", dtype_info[e->type].name);
+  if (dtype_is_float(e->type))
+    fail_as(p, DIAG_BAD_TYPE, "an index of dtype %s; it must be an integer", dtype_info[e->type].name);
   return e;
 }
 
@@ -322,7 +324,8 @@ static IrExpr *read_unary(Parser *p) {
     e = ir_unary(p->k, EX_NEG, read_unary(p));
   } else if (accept(p, "~")) {
     e = read_unary(p);
-    if (dtype_is_float(e->type)) fail_as(p, DIAG_BAD_TYPE, "~ of dtype %s; it takes integers", dtype_info[e->type].name);
+    if (dtype_is_float(e->type))
+      fail_as(p, DIAG_BAD_TYPE, "~ of dtype %s; it takes integers", dtype_info[e->type].name);
     e = ir_unary(p->k, EX_NOT, e);
   } else if (accept(p, "!")) {
     e = ir_unary(p->k, EX_LNOT, read_unary(p));
@@ -378,7 +381,7 @@ static IrExpr *read_expr(Parser *p) {
   return e;
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------------------- */
+/* ---- operands ------------------------------------------------------------------------------------------------- */
 
 /* After a buffer's name: is this a bracket with `+:` in it? Looks ahead without moving. */
 static bool bracket_is_region(Parser *p) {
@@ -466,7 +469,7 @@ static IrStmt *read_op(Parser *p, StmtOp op, Loc loc) {
   return s;
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------------------ */
+/* ---- statements ----------------------------------------------------------------------------------------------- */
 
 static void read_block(Parser *p, IrBlock *b);
 
@@ -647,7 +650,8 @@ static void read_loc(Parser *p, Loc *loc) {
   while (count < 3 && accept(p, ":"));
   if (count < 2) fail(p, "a location is @LINE:COLUMN or @FILE:LINE:COLUMN");
   int64_t file = count == 3 ? n[0] : 1, line = n[count - 2], col = n[count - 1];
-  if (file < 1 || file >= p->m->files.len) fail(p, "location in file %lld, the text names %u", (long long)file, p->m->files.len - 1);
+  if (file < 1 || file >= p->m->files.len)
+    fail(p, "location in file %lld, the text names %u", (long long)file, p->m->files.len - 1);
   *loc = (Loc){(uint32_t)line, (uint16_t)(col > 65535 ? 65535 : col), (uint16_t)file};
 }
 
@@ -700,7 +704,7 @@ static void read_block(Parser *p, IrBlock *b) {
   p->depth--;
 }
 
-/* ---- kernel ------------------------------------------------------------------------------------------------------------- */
+/* ---- kernel --------------------------------------------------------------------------------------------------- */
 
 static void read_param(Parser *p) {
   Loc loc = here(p);

@@ -170,7 +170,8 @@ static void put_head(Text *t, const IrStmt *s) {
   }
   case ST_LET:
   case ST_VAR:
-    text_printf(t, "%s %%%s: %s = ", s->op == ST_LET ? "let" : "var", s->set.var->name, dtype_info[s->set.var->type].name);
+    text_printf(t, "%s %%%s: %s = ", s->op == ST_LET ? "let" : "var", s->set.var->name,
+                dtype_info[s->set.var->type].name);
     put_expr(t, s->set.value, 0, false);
     break;
   case ST_ASSIGN:

@@ -103,7 +103,8 @@ static IrExpr *stride_of(IrKernel *k, const IrBuf *b, int d) {
 bool ir_rows(IrKernel *k, const IrRegion *r, IrRows *out) {
   const IrBuf *b = r->buf;
   IrExpr *off = ir_i32(k, 0);
-  for (int d = 0; d < b->rank; d++) off = ir_binary(k, EX_ADD, off, ir_binary(k, EX_MUL, r->off[d], stride_of(k, b, d)));
+  for (int d = 0; d < b->rank; d++)
+    off = ir_binary(k, EX_ADD, off, ir_binary(k, EX_MUL, r->off[d], stride_of(k, b, d)));
   /* From the inside out: cols grow while memory is contiguous, then one strided dimension, which may grow too. */
   IrExpr *cols = ir_i32(k, 1), *rows = ir_i32(k, 1), *pitch = NULL;
   bool open = true; /* cols may still grow */

@@ -1,13 +1,14 @@
 /* bridge.c - one name, two memories: buffers that both the cube and the vector cores work on.
  *
- * Mainline programs rescale an accumulator that `gemm` adds to, or compute an operand of a product. On this chip no memory serves both,
- * so such a buffer keeps its name in UB and gets a twin on the cube:
+ * Mainline programs rescale an accumulator that `gemm` adds to, or compute an operand of a product. On this chip no
+ * memory serves both, so such a buffer keeps its name in UB and gets a twin on the cube:
  *
  *   accumulator   gemm a, b -> x      becomes   gemm a, b -> x.acc;  copy x.acc -> x.part;  add x, x.part -> x
  *   operand       gemm x, b -> c      becomes   copy x -> x.l1;      gemm x.l1, b -> c
  *
- * The accumulator's twin keeps adding over the loops around the product in which nothing else touches x, so the hand-over happens once after
- * them. Where the product overwrites x, or x was just cleared, the copy goes straight to x. Declared memories are not bridged. */
+ * The accumulator's twin keeps adding over the loops around the product in which nothing else touches x, so the
+ * hand-over happens once after them. Where the product overwrites x, or x was just cleared, the copy goes straight to
+ * x. Declared memories are not bridged. */
 #include "scope.h"
 
 typedef struct { PassCtx *p; IrKernel *k; Use *use; IrBuf **l1; uint32_t n; } Ctx;
@@ -35,7 +36,9 @@ static IrBuf *twin(Ctx *c, const IrBuf *b, const char *suffix, Space s, const Ir
 }
 
 typedef struct { const IrBuf *buf; int n; } Count;
-static void count_load(IrExpr *e, void *user) { ((Count *)user)->n += e->op == EX_LOAD && e->buf == ((Count *)user)->buf; }
+static void count_load(IrExpr *e, void *user) {
+  ((Count *)user)->n += e->op == EX_LOAD && e->buf == ((Count *)user)->buf;
+}
 static void count_expr(IrExpr **e, void *user) { ir_walk_expr(*e, count_load, user); }
 static bool count_stmt(IrStmt *s, void *user) {
   Count *n = user;
@@ -77,7 +80,8 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     bool moves = false;
     for (int d = 0; d < x.buf->rank; d++) moves |= uses_var(x.off[d], up->loop.var);
     IrExpr *next = ir_binary(k, EX_LAND, first, ir_binary(k, EX_EQ, ir_var(k, up->loop.var), up->loop.lo));
-    if (n.n != 1 || moves || (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first))) break;
+    if (n.n != 1 || moves || (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first)))
+      break;
     if (init && ir_is_int(init, 1)) break;
     first = next;
     top = up;
@@ -88,7 +92,8 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
   bool overwrites = init_is_first(c, init, first);
   ir_set_attr(k, g, ATTR_INIT, first);
   IrStmt *cleared = top->prev;
-  if (!init && cleared && cleared->op == OP_FILL && cleared->args[1].region.buf == x.buf && ir_is_int(ir_cast(k, DT_I32, cleared->args[0].scalar), 0)) {
+  if (!init && cleared && cleared->op == OP_FILL && cleared->args[1].region.buf == x.buf &&
+      ir_is_int(ir_cast(k, DT_I32, cleared->args[0].scalar), 0)) {
     ir_remove(cleared);
     overwrites = true;
   }
@@ -139,7 +144,8 @@ bool pass_bridge(PassCtx *p) {
     if (!needs_acc(&c, b) && !needs_l1(&c, b)) continue;
     b->space = SPACE_UB;
     b->why = "worked on by the vector cores; the cube has a twin";
-    pass_remark(p, "bridge", b->loc, "%%%s is used by the cube and by the vector cores: it stands in UB, with a twin on the cube", b->name);
+    pass_remark(p, "bridge", b->loc,
+                "%%%s is used by the cube and by the vector cores: it stands in UB, with a twin on the cube", b->name);
   }
   return true;
 }

@@ -384,19 +384,21 @@ void lg_put(Lg *g, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value)
   g->failed = true;
 }
 
-/* Blocks that repeat over rows, written out: a row of dst has a block of its own. */
-static Opd spread_blocks(Lg *g, const Nest *n, Opd blocks) {
+/* Blocks written out over `cols` columns (C0: still blocks) and over the rows they repeat in. */
+static Opd spread_blocks(Lg *g, const Nest *n, Opd blocks, int64_t cols) {
   int last = n->n - 1;
   Nest m = *n;
   DType t = opd_type(&blocks);
-  m.ext[last] = ir_i32(g->k, dtype_c0(t));
-  m.max[last] = dtype_c0(t);
+  m.ext[last] = ir_i32(g->k, cols);
+  m.max[last] = cols;
   Opd pair[2] = {blocks, lg_temp(g, &m, t)};
-  pair[0].block = false;
-  pair[0].dim[last] = (int8_t)(blocks.r.buf->rank - 1);
   lg_emit(g, &m, OP_MOVE, pair, 2, NO_ATTR, 0);
-  pair[1].block = true;
-  pair[1].dim[last] = REPEATS;
+  if (cols == dtype_c0(t)) {
+    pair[1].block = true;
+    pair[1].dim[last] = REPEATS;
+  } else {
+    pair[1].r.ext[pair[1].dim[last]] = n->ext[last];
+  }
   return pair[1];
 }
 
@@ -439,10 +441,22 @@ static Opd as_blocks(Lg *g, const Nest *n, Opd o) {
     blocks.dim[d] = (int8_t)d;
   }
   blocks = lg_widen(n, &m, blocks, back);
-  return m.n == n->n - 1 ? blocks : spread_blocks(g, n, blocks);
+  if (m.n < n->n - 1) blocks = spread_blocks(g, n, blocks, dtype_c0(t));
+  /* a width known only at run time may be less than a block: whole rows then */
+  return ir_is_const(n->ext[n->n - 1]) ? blocks : spread_blocks(g, n, blocks, round_up(n->max[n->n - 1], dtype_c0(t)));
 }
 
 static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value);
+
+/* Rows shorter than a block read only its start. */
+static Opd narrow_block(const Nest *n, Opd o) {
+  int last = n->n - 1;
+  if (o.scalar || !o.block || !ir_is_const(n->ext[last]) || n->ext[last]->i > dtype_c0(opd_type(&o))) return o;
+  o.block = false;
+  o.dim[last] = (int8_t)(o.r.buf->rank - 1);
+  o.r.ext[o.dim[last]] = n->ext[last];
+  return o;
+}
 
 static void emit_part(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value, int d, IrExpr *off,
                       IrExpr *ext) {
@@ -476,7 +490,9 @@ static void emit_chunks(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_a
   if (tail) emit_part(g, *n, op, arg, n_arg, key, value, d, ir_i32(g->k, full * e), ir_i32(g->k, tail));
 }
 
-static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value) {
+static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value) {
+  Opd arg[LG_MAX_IN + 1];
+  for (int i = 0; i < n_arg; i++) arg[i] = narrow_block(&n, from_arg[i]);
   int from = group_start(&n, arg, n_arg, n.n - 1);
   bool blocks = false, far = false; /* far: a repeat cannot step over the pitch, rows form would be one repeat a row */
   int64_t width = 1, cols = 1, rows = 1;
@@ -495,7 +511,7 @@ static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *arg, int n_arg, int k
   for (int d = 0; d < from; d++) rows *= n.max[d];
   int64_t repeat = g->p->arch->repeat_bytes, chunks = ceil_div(cols * width, repeat);
   bool two = from == 0 || group_start(&n, arg, n_arg, from - 1) == 0;
-  if (two && chunks <= 1) {
+  if (two && from == n.n - 1 && chunks <= 1) {
     lg_put(g, op, arg, n_arg, key, value);
   } else if (two && from == n.n - 1 && (blocks || (!far && chunks <= rows))) {
     emit_chunks(g, &n, op, arg, n_arg, key, value, repeat / width);

@@ -1,10 +1,10 @@
 /* memplan.c - an address for every on-chip buffer.
  *
  * First every buffer of a memory gets bytes of its own, one after another: nothing shares, nothing waits for anything.
- * Only when that does not fit are live ranges used. A live range is an interval of statement numbers. A buffer that a loop
- * touches is live through the whole loop, back edge included, unless the loop alone uses it and each iteration begins by
- * overwriting it whole. Buffers are placed largest first at the lowest aligned address that no overlapping live range holds.
- * Addresses the user gave (T.annotate_address) are kept; the others go around them.
+ * Only when that does not fit are live ranges used. A live range is an interval of statement numbers. A buffer that a
+ * loop touches is live through the whole loop, back edge included, unless the loop alone uses it and each iteration
+ * begins by overwriting it whole. Buffers are placed largest first at the lowest aligned address that no overlapping
+ * live range holds. Addresses the user gave (T.annotate_address) are kept; the others go around them.
  *
  * When a memory overflows, the message lists the buffers that are live at the fullest point. */
 #include "pass.h"
@@ -151,7 +151,8 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   uint32_t at = 0;
   for (int i = 0; i < n; i++) {
     int64_t sum = 0;
-    for (int j = 0; j < n; j++) sum += list[j]->from <= list[i]->from && list[i]->from <= list[j]->to ? list[j]->bytes : 0;
+    for (int j = 0; j < n; j++)
+      sum += list[j]->from <= list[i]->from && list[i]->from <= list[j]->to ? list[j]->bytes : 0;
     if (sum > peak) peak = sum, at = list[i]->from;
   }
   Text t;
@@ -170,11 +171,13 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   int64_t limit = c->p->arch->space[s].bytes;
   if (!biggest) return;
   Diag *g = diag_add(c->p->diags, DIAG_MEM_OVERFLOW, biggest->loc,
-                     "%s of %s holds %lld bytes, the buffers that are live together need %lld: %s", space_info[s].name, c->p->arch->name,
-                     (long long)limit, (long long)peak, text_str(&t));
+                     "%s of %s holds %lld bytes, the buffers that are live together need %lld: %s", space_info[s].name,
+                     c->p->arch->name, (long long)limit, (long long)peak, text_str(&t));
   if (s == SPACE_L1 && product)
-    diag_fix(c->p->diags, g, "loop over K: `for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2)`, copy tiles of 64 of K, and accumulate with T.gemm "
-                             "inside the loop");
+    diag_fix(c->p->diags, g,
+             "loop over K: `for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2)`, copy tiles of 64 of K, and "
+             "accumulate with T.gemm "
+             "inside the loop");
   else if (s == SPACE_L0C)
     diag_fix(c->p->diags, g, "smaller output tiles: block_M * block_N * 4 bytes must fit");
   else
@@ -186,8 +189,9 @@ static bool hand_overlap(Ctx *c, Life **list, int n) {
     const IrBuf *a = list[i]->buf;
     int64_t align = c->p->arch->space[a->space].align;
     if (list[i]->by_hand && a->addr % (a->space == SPACE_L0C ? 64 : align)) {
-      Diag *g = diag_add(c->p->diags, DIAG_MEM_ALIGN, a->loc, "%%%s stands at byte %lld of %s, which is not a multiple of %lld", a->name,
-                         (long long)a->addr, space_info[a->space].name, (long long)align);
+      Diag *g = diag_add(c->p->diags, DIAG_MEM_ALIGN, a->loc,
+                         "%%%s stands at byte %lld of %s, which is not a multiple of %lld", a->name, (long long)a->addr,
+                         space_info[a->space].name, (long long)align);
       diag_fix(c->p->diags, g, "use address %lld", (long long)round_up(a->addr, align));
       return false;
     }
@@ -237,8 +241,8 @@ bool pass_memplan(PassCtx *p) {
     if (l->buf->space == SPACE_GM || !l->used) continue;
     l->bytes = ir_buf_bytes(l->buf);
     if (l->bytes < 0) {
-      Diag *g = diag_add(p->diags, DIAG_MEM_DYNAMIC, l->buf->loc, "%%%s stands in %s and its size is not a constant", l->buf->name,
-                         space_info[l->buf->space].name);
+      Diag *g = diag_add(p->diags, DIAG_MEM_DYNAMIC, l->buf->loc, "%%%s stands in %s and its size is not a constant",
+                         l->buf->name, space_info[l->buf->space].name);
       diag_fix(p->diags, g, "give it a constant shape, the largest it can need; copies clamp to what is there");
       ok = false;
     }

@@ -1,9 +1,10 @@
 /* pipeline.c - T.Pipelined: several buffers for what each iteration loads or stores.
  *
- * A pipe starts its next instruction while other pipes still work on the last one, so an iteration overlaps with the one before as
- * soon as it does not have to wait for the same buffer. This pass gives every L1 or UB buffer of a `pipeline(n)` loop that a
- * copy from or to GM fills or drains n versions (a leading dimension, indexed by iteration % n); the sync pass then orders version by version.
- * A buffer qualifies if only this loop uses it and the first thing an iteration does with it is to overwrite it whole. */
+ * A pipe starts its next instruction while other pipes still work on the last one, so an iteration overlaps with the
+ * one before as soon as it does not have to wait for the same buffer. This pass gives every L1 or UB buffer of a
+ * `pipeline(n)` loop that a copy from or to GM fills or drains n versions (a leading dimension, indexed by iteration %
+ * n); the sync pass then orders version by version. A buffer qualifies if only this loop uses it and the first thing an
+ * iteration does with it is to overwrite it whole. */
 #include "pass.h"
 
 typedef struct {
@@ -124,7 +125,8 @@ static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b) {
   b->shape[0] = ir_i32(k, loop->loop.stages);
   b->rank++;
   ir_walk(&loop->body, version_stmt, &q);
-  pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, loop->loop.stages, loop->loop.var->name);
+  pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, loop->loop.stages,
+              loop->loop.var->name);
 }
 
 static bool visit_loop(IrStmt *s, void *user) {

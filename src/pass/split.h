@@ -21,7 +21,8 @@ void split_hand_over(PassCtx *p, HandOver *h);
 /* Afterwards: the first credit before everything, the last one taken after everything. */
 void split_bracket(PassCtx *p, const HandOver *h, IrBlock *cube, IrBlock *vector);
 
-/* Shares the tiles of a vector block between the two vector cores, row by row; false: nothing can be shared, nothing was changed. */
+/* Shares the tiles of a vector block between the two vector cores, row by row; false: nothing can be shared, nothing
+ * was changed. */
 bool split_share(PassCtx *p, IrStmt *vector);
 
 #endif

@@ -1,13 +1,15 @@
 /* split_hand.c - what one side of an AI core makes and the other uses, handed over without losing a signal.
  *
- * Tiles (copies from L0C to UB, from UB to L1) go through a workspace tensor that this pass adds to the kernel, one slice a block. Workspace tensors
- * of the kernel itself that one side writes and the other reads are found by their accesses. Both get a pair of cross-core flags:
+ * Tiles (copies from L0C to UB, from UB to L1) go through a workspace tensor that this pass adds to the kernel, one
+ * slice a block. Workspace tensors of the kernel itself that one side writes and the other reads are found by their
+ * accesses. Both get a pair of cross-core flags:
  *
  *   maker   wait free;  writes; set ready          free is set once before, and waited once after:
  *   user    wait ready; reads;  set free           no signal is lost, none is left over
  *
- * The flags stand in the innermost block that holds all accesses, around each run of writes and each run of reads there. Outside of loops the
- * space is written once and `free` is not needed. A kernel that sets cross-core flags itself keeps to them: only tiles are handed over here. */
+ * The flags stand in the innermost block that holds all accesses, around each run of writes and each run of reads
+ * there. Outside of loops the space is written once and `free` is not needed. A kernel that sets cross-core flags
+ * itself keeps to them: only tiles are handed over here. */
 #include "split.h"
 
 typedef struct { PassCtx *p; HandOver *h; bool by_hand, sync_all; } Ctx;
@@ -29,9 +31,11 @@ static int new_hand(Ctx *c, bool to_vector, bool credit, Loc loc) {
   for (int i = 0; i < h->n; i++) used += h->hand[i].credit ? 2 : 1;
   int limit = c->sync_all ? 11 : c->p->arch->n_cross_flags; /* SyncAll takes 11-14 */
   if (h->n == h->max || used + (credit ? 2 : 1) > limit) {
-    Diag *g = diag_add(c->p->diags, DIAG_MIX_UNSUPPORTED, loc, "more than %d tiles change between the cube and the vector cores; the cross-core flags run out",
-                       h->n);
-    diag_fix(c->p->diags, g, "keep a tile on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
+    Diag *g =
+        diag_add(c->p->diags, DIAG_MIX_UNSUPPORTED, loc,
+                 "more than %d tiles change between the cube and the vector cores; the cross-core flags run out", h->n);
+    diag_fix(c->p->diags, g,
+             "keep a tile on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
     h->ok = false;
     return -1;
   }
@@ -50,7 +54,7 @@ static IrStmt *side_stmt(IrKernel *k, bool vector, IrStmt *inside, Loc loc) {
   return s;
 }
 
-/* ---- tiles ---------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ---------------------------------------------------------------------------------------------------- */
 
 static bool crosses(const IrStmt *s, bool *to_vector) {
   if (s->op != OP_COPY) return false;
@@ -101,7 +105,8 @@ static IrRegion workspace_for(Ctx *c, const IrRegion *r, DType t, Loc loc) {
 /* UB converts, the DMA does not: a copy to L1 in another dtype converts first. */
 static IrStmt *convert_first(Ctx *c, IrRegion *src, DType t, const IrStmt *s) {
   IrKernel *k = c->p->k;
-  IrBuf *same = ir_new_buf(k, arena_printf(c->p->arena, "%s.%s", src->buf->name, dtype_info[t].name), t, SPACE_UB, src->buf->rank, src->ext, s->loc);
+  IrBuf *same = ir_new_buf(k, arena_printf(c->p->arena, "%s.%s", src->buf->name, dtype_info[t].name), t, SPACE_UB,
+                           src->buf->rank, src->ext, s->loc);
   IrStmt *alloc = ir_new_stmt(k, ST_ALLOC, s->loc);
   alloc->alloc.buf = same;
   ir_insert_before(k->body.first, alloc);
@@ -132,14 +137,22 @@ static bool hand_tile(IrStmt *s, void *user) {
   ir_append(&both, maker);
   ir_append(&both, taker);
   ir_replace_with_block(s, &both);
-  pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s, flags %d and %d", src.buf->name,
-              to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", ws.buf->name, ready, ready + 1);
+  pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s, flags %d and %d",
+              src.buf->name, to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", ws.buf->name,
+              ready, ready + 1);
   return true;
 }
 
-/* ---- workspaces of the kernel ------------------------------------------------------------------------------------------ */
+/* ---- workspaces of the kernel --------------------------------------------------------------------------------- */
 
-typedef struct { const IrBuf *buf; IrStmt *first[2]; int sides[2]; IrBlock *block; Arena *a; Vec(IrStmt *) list; } Accesses; /* [0] reads, [1] writes */
+typedef struct {
+  const IrBuf *buf;
+  IrStmt *first[2];
+  int sides[2];
+  IrBlock *block;
+  Arena *a;
+  Vec(IrStmt *) list;
+} Accesses; /* [0] reads, [1] writes */
 
 static IrStmt *child_of(const IrBlock *b, IrStmt *s) {
   while (s && s->block != b) s = s->block ? s->block->parent : NULL;
@@ -192,7 +205,9 @@ static bool inside_loop(const IrBlock *b) {
 
 static bool refuse_order(Ctx *c, const Accesses *x, const IrStmt *at) {
   Diag *g = diag_add(c->p->diags, DIAG_MIX_UNSUPPORTED, at->loc,
-                     "%%%s goes between the cube and the vector cores, and here it is read before it is written, or written and read by one loop in turns", x->buf->name);
+                     "%%%s goes between the cube and the vector cores, and here it is read before it is written, or "
+                     "written and read by one loop in turns",
+                     x->buf->name);
   diag_fix(c->p->diags, g, "write the hand-over by hand with T.Scope and T.set_cross_flag / T.wait_cross_flag");
   c->h->ok = false;
   return false;
@@ -217,9 +232,15 @@ static bool flag_runs(Ctx *c, Accesses *x, int i) {
     if (first) { /* a run ends */
       bool writes = mode == 2, on_vector = writes ? !vec : vec;
       if (!writes || credit)
-        ir_insert_before(first, side_stmt(k, on_vector, cross(k, ST_CROSS_WAIT, writes ? make : take, writes ? ready + 1 : ready, first->loc), first->loc));
+        ir_insert_before(
+            first, side_stmt(k, on_vector,
+                             cross(k, ST_CROSS_WAIT, writes ? make : take, writes ? ready + 1 : ready, first->loc),
+                             first->loc));
       if (writes || credit)
-        ir_insert_after(last, side_stmt(k, on_vector, cross(k, ST_CROSS_SET, writes ? make : take, writes ? ready : ready + 1, last->loc), last->loc));
+        ir_insert_after(last,
+                        side_stmt(k, on_vector,
+                                  cross(k, ST_CROSS_SET, writes ? make : take, writes ? ready : ready + 1, last->loc),
+                                  last->loc));
     }
     if (!s) return true;
     first = last = s;
@@ -232,7 +253,8 @@ static Pipe pipe_of_write(const IrStmt *s) { return split_side((IrStmt *)s) == S
 static bool hand_workspace(Ctx *c, const IrBuf *b) {
   Accesses x = {.buf = b, .a = c->p->arena};
   ir_walk(&c->p->k->body, note_access, &x);
-  if (!x.first[0] || !x.first[1] || !(x.sides[0] & ~x.sides[1])) return true; /* not written, not read, or one side only */
+  if (!x.first[0] || !x.first[1] || !(x.sides[0] & ~x.sides[1]))
+    return true; /* not written, not read, or one side only */
   if (x.sides[1] == SIDE_BOTH) return refuse_order(c, &x, x.first[1]);
   bool to_vector = x.sides[1] == SIDE_CUBE;
   /* Only the writes and the other side's reads matter; the writer's own reads are ordered inside its core. */
@@ -241,8 +263,9 @@ static bool hand_workspace(Ctx *c, const IrBuf *b) {
   if (i < 0) return false;
   c->h->hand[i].make = pipe_of_write(x.first[1]);
   if (!flag_runs(c, &x, i)) return false;
-  pass_remark(c->p, "split", x.first[1]->loc, "%%%s: written by the %s, read by the %s, flag %d%s", b->name, to_vector ? "cube" : "vector cores",
-              to_vector ? "vector cores" : "cube", c->h->hand[i].ready, c->h->hand[i].credit ? " and a credit" : "");
+  pass_remark(c->p, "split", x.first[1]->loc, "%%%s: written by the %s, read by the %s, flag %d%s", b->name,
+              to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", c->h->hand[i].ready,
+              c->h->hand[i].credit ? " and a credit" : "");
   return true;
 }
 

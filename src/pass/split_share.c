@@ -1,9 +1,10 @@
 /* split_share.c - the two vector cores of an AI core each take half of the rows.
  *
- * A UB tile can be shared if every statement treats its rows (dimension 0) alike: elementwise ops, reductions and broadcasts along the other
- * axis, copies of whole tiles. The search is optimistic: every tile with an even number of rows is a candidate; a statement that mixes a candidate's rows, or
- * ties it to a tile that is none, removes it; until nothing changes. Shared tiles are then halved, each core keeps its own half at the same address, and
- * copies from and to GM move by `vid * rows / 2`. What is not shared is computed by both cores; only the first writes it to GM. */
+ * A UB tile can be shared if every statement treats its rows (dimension 0) alike: elementwise ops, reductions and
+ * broadcasts along the other axis, copies of whole tiles. The search is optimistic: every tile with an even number of
+ * rows is a candidate; a statement that mixes a candidate's rows, or ties it to a tile that is none, removes it; until
+ * nothing changes. Shared tiles are then halved, each core keeps its own half at the same address, and copies from and
+ * to GM move by `vid * rows / 2`. What is not shared is computed by both cores; only the first writes it to GM. */
 #include "split.h"
 
 typedef struct { PassCtx *p; IrKernel *k; bool *shared; bool changed; } Share;
@@ -15,7 +16,9 @@ static void forbid(Share *h, const IrBuf *b) {
   h->shared[b->id] = false;
 }
 
-static bool full_rows(const IrRegion *r) { return ir_is_int(r->off[0], 0) && ir_expr_equal(r->ext[0], r->buf->shape[0]); }
+static bool full_rows(const IrRegion *r) {
+  return ir_is_int(r->off[0], 0) && ir_expr_equal(r->ext[0], r->buf->shape[0]);
+}
 
 /* The rows of a and b are the same rows: both shared or none. */
 static void tie(Share *h, const IrBuf *a, const IrBuf *b) {
@@ -24,9 +27,11 @@ static void tie(Share *h, const IrBuf *a, const IrBuf *b) {
   forbid(h, b);
 }
 
-/* Input `in` against output `out` of an elementwise op: rows pair up, or the input serves all rows and must be whole. */
+/* Input `in` against output `out` of an elementwise op: rows pair up, or the input serves all rows and must be
+ * whole. */
 static void tie_elementwise(Share *h, const IrRegion *in, const IrRegion *out) {
-  bool has_rows = in->buf->rank == out->buf->rank && (ir_expr_equal(in->ext[0], out->ext[0]) || !ir_is_int(in->ext[0], 1));
+  bool has_rows =
+      in->buf->rank == out->buf->rank && (ir_expr_equal(in->ext[0], out->ext[0]) || !ir_is_int(in->ext[0], 1));
   if (has_rows) tie(h, in->buf, out->buf);
   else forbid(h, in->buf);
 }
@@ -65,14 +70,16 @@ static void check_op(Share *h, const IrStmt *s) {
     if (is_ub(&s->args[0]) && is_ub(out)) {
       tie_elementwise(h, &s->args[0].region, &out->region);
     } else {
-      const IrRegion *ub = is_ub(&s->args[0]) ? &s->args[0].region : &out->region, *other = is_ub(&s->args[0]) ? &out->region : &s->args[0].region;
+      const IrRegion *ub = is_ub(&s->args[0]) ? &s->args[0].region : &out->region,
+                     *other = is_ub(&s->args[0]) ? &out->region : &s->args[0].region;
       if (partner_of_rows(ub, other) < 0) forbid(h, ub->buf);
     }
     return;
   case OP_REDUCE_SUM:
   case OP_REDUCE_MAX:
   case OP_REDUCE_MIN:
-    if (s->args[0].region.buf->rank == 2 && ir_attr_int(s, ATTR_DIM, -1) != 0) tie_rows(h, &s->args[0].region, &out->region);
+    if (s->args[0].region.buf->rank == 2 && ir_attr_int(s, ATTR_DIM, -1) != 0)
+      tie_rows(h, &s->args[0].region, &out->region);
     else forbid(h, s->args[0].region.buf), forbid(h, out->region.buf);
     return;
   case OP_BROADCAST:
@@ -96,10 +103,11 @@ static bool check(IrStmt *s, void *user) {
 }
 
 static bool candidate(const IrBuf *b) {
-  return b->space == SPACE_UB && b->rank >= 1 && b->addr < 0 && b->shape[0]->op == EX_INT && b->shape[0]->i >= 2 && b->shape[0]->i % 2 == 0;
+  return b->space == SPACE_UB && b->rank >= 1 && b->addr < 0 && b->shape[0]->op == EX_INT && b->shape[0]->i >= 2 &&
+         b->shape[0]->i % 2 == 0;
 }
 
-/* ---- applying ------------------------------------------------------------------------------------------------------- */
+/* ---- applying ------------------------------------------------------------------------------------------------- */
 
 static void halve_regions(Share *h, IrStmt *s) {
   for (int i = 0; i < s->n_args; i++) {
@@ -110,13 +118,15 @@ static void halve_regions(Share *h, IrStmt *s) {
       IrRegion *other = &s->args[1 - i].region;
       if (other->buf->space == SPACE_GM) {
         int d = partner_of_rows(ub, other);
-        other->off[d] = ir_binary(h->k, EX_ADD, other->off[d], ir_binary(h->k, EX_MUL, ir_var(h->k, h->k->vid), ir_i32(h->k, half)));
+        other->off[d] = ir_binary(h->k, EX_ADD, other->off[d],
+                                  ir_binary(h->k, EX_MUL, ir_var(h->k, h->k->vid), ir_i32(h->k, half)));
         other->ext[d] = ir_i32(h->k, half);
       }
     }
   }
   for (int i = 0; i < s->n_args; i++)
-    if (is_ub(&s->args[i]) && h->shared[s->args[i].region.buf->id]) s->args[i].region.ext[0] = ir_i32(h->k, s->args[i].region.ext[0]->i / 2);
+    if (is_ub(&s->args[i]) && h->shared[s->args[i].region.buf->id])
+      s->args[i].region.ext[0] = ir_i32(h->k, s->args[i].region.ext[0]->i / 2);
 }
 
 static bool apply(IrStmt *s, void *user) {
