@@ -64,7 +64,8 @@ TL_API int tl_pass_at(int i, const char **name, const char **doc);
 TL_API const char *tl_explain(TlContext *c);
 /* The same as JSON; `live` counts statements in program order, `why`, `chip`, `cores`, `src`, `dst`, `id` may be null:
  * {"kernel","chip","cores","buffers":[{name,space,dtype,shape,layout,addr,bytes,live:[from,to],why,line}],
- * "memory":[{space,used,available}],"flags":[{kind,src,dst,id,hand,why,line}],"remarks":[{pass,line,text}],"times":[{pass,seconds}]} */
+ * "memory":[{space,used,available}],"flags":[{kind,src,dst,id,hand,why,line}],"remarks":[{pass,line,text}],
+ * "times":[{pass,seconds}]} */
 TL_API const char *tl_explain_json(TlContext *c);
 /* What the kernel takes: {"kernel":name,"params":[{"name","kind":"tensor"|"scalar","dtype", and for tensors
  * "shape":[int | "expr text"],"out":bool,"workspace":bool}],"grid":[int | "expr text"]} */
@@ -102,13 +103,15 @@ typedef struct {
 /* Fills the shapes of all tensors in args from the kernel's text and the scalars in args. 0: a size cannot be computed
  * or is negative (diagnostic). */
 TL_API int tl_shapes(TlContext *c, TlArg *args, int n_args);
-/* Runs the lowered kernel; args in parameter order. 0 when a fault was found (diagnostics say which). */
+/* Runs the lowered kernel; args in parameter order. Workspaces that lowering added (at the end) may be left out.
+ * 0 when a fault was found (diagnostics say which). */
 TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result);
 
 /* ---- diagnostics ------------------------------------------------------------------------------------------------ */
 
 TL_API int tl_error_count(TlContext *c);
-/* [{"code":"TL0601","severity":"error","title","text","file","line","col","other":{"text","file","line","col"}|null,"fix"|null}] */
+/* [{"code":"TL0601","severity":"error","title","text","file","line","col",
+ *   "other":{"text","file","line","col"}|null,"fix"|null}] */
 TL_API const char *tl_diags_json(TlContext *c);
 /* For a terminal, one paragraph each, with the line of the .tl text and a caret when the place is in the .tl text. */
 TL_API const char *tl_diags_text(TlContext *c);

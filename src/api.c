@@ -25,6 +25,7 @@ struct TlContext {
   jmp_buf oom;
   bool no_memory;
   Arena arena;
+  Arena scratch; /* of one simulation */
   Diags diags;
   const char *name, *text; /* what tl_load was given */
   size_t len;
@@ -52,6 +53,8 @@ struct TlContext {
 static void reset(TlContext *c) {
   arena_free(&c->arena);
   arena_init(&c->arena, c->has_host ? &c->host : NULL, &c->oom);
+  arena_free(&c->scratch);
+  arena_init(&c->scratch, c->has_host ? &c->host : NULL, &c->oom);
   diags_init(&c->diags, &c->arena);
   memset(&c->stages, 0, sizeof c->stages);
   memset(&c->pass, 0, sizeof c->pass);
@@ -76,6 +79,7 @@ TlContext *tl_open(void *(*alloc)(void *user, void *old, size_t size), void *use
 void tl_close(TlContext *c) {
   if (!c) return;
   arena_free(&c->arena);
+  arena_free(&c->scratch);
   if (c->has_host) c->host.alloc(c->host.user, c, 0);
   else free(c);
 }
@@ -607,9 +611,33 @@ int tl_shapes(TlContext *c, TlArg *args, int n_args) {
   return 1;
 }
 
+/* Workspaces that passes added stand at the end; the caller need not know them. */
+static int user_params(const IrKernel *k) {
+  int n = (int)k->params.len;
+  while (n > 0 && k->params.data[n - 1].buf && k->params.data[n - 1].buf->is_work && k->params.data[n - 1].buf->why) n--;
+  return n;
+}
+
+static bool add_workspaces(TlContext *c, SimArg *in, const TlArg *args, int n_args) {
+  const IrKernel *k = c->module->kernel;
+  for (int i = n_args; i < (int)k->params.len; i++) {
+    const IrBuf *b = k->params.data[i].buf;
+    int64_t bytes = dtype_size(b->type);
+    for (int d = 0; d < b->rank; d++) {
+      if (!size_value(k, b->shape[d], args, &in[i].shape[d]) || in[i].shape[d] < 0 ||
+          __builtin_mul_overflow(bytes, in[i].shape[d], &bytes)) {
+        diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "dimension %d of workspace %%%s is no size for these arguments", d, b->name);
+        return false;
+      }
+    }
+    in[i].data = arena_alloc(&c->scratch, (size_t)bytes + 1, 64);
+  }
+  return true;
+}
+
 static bool check_args(TlContext *c, const TlArg *args, int n_args) {
   const IrKernel *k = c->module->kernel;
-  if (!right_count(c, n_args)) return false;
+  if (n_args != user_params(k) && !right_count(c, n_args)) return false;
   for (int i = 0; i < n_args; i++) {
     const IrBuf *b = k->params.data[i].buf;
     int64_t want;
@@ -636,17 +664,19 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
   const TlSim *o = opt ? opt : &defaults;
   if (result) memset(result, 0, sizeof *result);
   if (!lowered(c, "simulation") || !check_args(c, args, n_args)) return 0;
-  SimArg *in = arena_array(&c->arena, SimArg, n_args + 1);
+  arena_free(&c->scratch);
+  SimArg *in = arena_array(&c->scratch, SimArg, c->module->kernel->params.len + 1);
   for (int i = 0; i < n_args; i++) {
     in[i].data = args[i].data;
     memcpy(in[i].shape, args[i].shape, sizeof in[i].shape);
     memcpy(&in[i].scalar, &args[i].scalar, sizeof in[i].scalar);
   }
   _Static_assert(sizeof in->shape == sizeof args->shape, "tilelang.h and sim.h agree about ranks");
+  if (!add_workspaces(c, in, args, n_args)) return 0;
   SimOptions so = {o->checks != 0, o->threads, o->max_faults};
   SimResult r = {0};
   uint32_t before = c->diags.n_errors;
-  bool ok = sim_run(&c->arena, &c->diags, c->module->kernel, c->arch, in, &so, &r);
+  bool ok = sim_run(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, &r);
   if (result)
     *result = (TlSimResult){r.blocks,     r.instructions, r.gm_read_bytes, r.gm_write_bytes, r.cores_used,
                             c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic};

@@ -25,6 +25,22 @@ from . import math  # noqa: E402 - after the names above, which `from .math` als
 
 __version__ = "0.1.0"
 
+_LATER = ("autotuner", "carver", "conformance", "engine", "intrinsics", "profiler", "sim", "utils")
+
+
+def __getattr__(name):
+    """Parts that are imported when they are first used."""
+    import importlib
+
+    if name in _LATER:
+        return importlib.import_module("." + name, __name__)
+    if name == "autotune":
+        return importlib.import_module(".autotuner", __name__).autotune
+    if name in ("Profiler", "TensorSupplyType"):
+        return getattr(importlib.import_module(".profiler", __name__), name)
+    raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
+
+
 __all__ = [
     "ArgumentError",
     "CompileError",
@@ -38,6 +54,7 @@ __all__ = [
     "TileLangError",
     "TileLangWarning",
     "UnknownNameError",
+    "autotune",
     "cache",
     "cdiv",
     "compile",

@@ -29,6 +29,7 @@ CODES = {
     1020: ("warning", "option without effect"),
     1021: ("note", "hint ignored on this chip"),
     1022: ("warning", "tensor read in another shape"),
+    1023: ("warning", "name shadowed inside a run-time loop"),
     1030: ("error", "wrong argument of a kernel call"),
     1031: ("error", "device is not available"),
 }

@@ -102,6 +102,14 @@ class JITFunction:
         self._eager = None
 
     @property
+    def __jit_impl__(self):
+        return self
+
+    @property
+    def target(self):
+        return self.options.get("target") or "auto"
+
+    @property
     def style(self):
         """ "lazy" or "eager"."""
         if self._eager is None:

@@ -61,6 +61,8 @@ class Param:
 class Kernel:
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
+    tuner_result = None
+    home = "numpy"  # the kind of tensor that results are when no tensor goes in
     loose = False  # True: a tensor of another shape with enough elements is read in the parameter's, with a warning
 
     def __init__(
@@ -223,6 +225,18 @@ class Kernel:
     def kernel_source(self):
         return self.get_kernel_source()
 
+    def get_profiler(self, tensor_supply_type=None):
+        """Times the kernel on the host and checks it against a reference: see tilelang.profiler."""
+        from .profiler import Profiler, TensorSupplyType
+
+        return Profiler(self, tensor_supply_type or TensorSupplyType.Auto)
+
+    def get_tuner_result(self):
+        """{"latency", "config", "ref_latency", "by", "tried"} of a kernel that @tilelang.autotune chose."""
+        if self.tuner_result is None:
+            raise ArgumentError(f"{self.name} was not tuned: @tilelang.autotune above @tilelang.jit tunes")
+        return self.tuner_result
+
     # ---- the call -----------------------------------------------------------------------------------------------
 
     def _who(self, i):
@@ -327,7 +341,7 @@ class Kernel:
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
         env = self._bind_sizes(views)
-        kind = next((v.kind for v in views.values()), "numpy")
+        kind = next((v.kind for v in views.values()), self.home)
         results = {}
         for i in [*self.out_idx, *self.workspace_idx]:
             if i not in got:

@@ -7,21 +7,21 @@
 const char *const arch_default_chip = "910B2";
 
 enum {
-#define SPACE_SIZE(space, b, a, source) a2_##space##_bytes = b, a2_##space##_align = a,
+#define SPACE_SIZE(space, b, ph, a, source) a2_##space##_bytes = b, a2_##space##_physical = ph, a2_##space##_align = a,
 #define LIMIT(field, value, source) a2_##field = value,
 #include "a2.def"
 #undef SPACE_SIZE
 #undef LIMIT
-#define SPACE_SIZE(space, b, a, source) a5_##space##_bytes = b, a5_##space##_align = a,
+#define SPACE_SIZE(space, b, ph, a, source) a5_##space##_bytes = b, a5_##space##_physical = ph, a5_##space##_align = a,
 #define LIMIT(field, value, source) a5_##field = value,
 #include "a5.def"
 #undef SPACE_SIZE
 #undef LIMIT
 };
 
-#define SIZES(F, space) [SPACE_##space] = {F##_##space##_bytes, F##_##space##_align}
+#define SIZES(F, space) [SPACE_##space] = {F##_##space##_bytes, F##_##space##_physical, F##_##space##_align}
 #define FAMILY(F)                                                                                                 \
-  .space = {SIZES(F, UB), SIZES(F, L1), SIZES(F, L0A), SIZES(F, L0B), SIZES(F, L0C), [SPACE_GM] = {0, 1}},        \
+  .space = {SIZES(F, UB), SIZES(F, L1), SIZES(F, L0A), SIZES(F, L0B), SIZES(F, L0C), [SPACE_GM] = {0, 0, 1}},        \
   .n_flags = F##_n_flags, .n_cross_flags = F##_n_cross_flags, .cross_flag_max = F##_cross_flag_max,               \
   .repeat_bytes = F##_repeat_bytes, .max_repeat = F##_max_repeat, .max_mmad = F##_max_mmad,                       \
   .max_burst_rows = F##_max_burst_rows, .max_burst_bytes = F##_max_burst_bytes, .queue_depth = F##_queue_depth
@@ -70,6 +70,9 @@ bool arch_has_dtype(const Arch *a, DTypeRule rule, DType t) {
   case RULE_RELU: return t == DT_F16 || t == DT_F32 || t == DT_I32;
   case RULE_INT: return t == DT_I16 || t == DT_I32 || t == DT_U16 || t == DT_U32;
   case RULE_BITS: return t == DT_I16 || t == DT_U16;
+  case RULE_MOVED:
+  case RULE_INDEX: return dtype_size(t) == 2 || dtype_size(t) == 4;
+  case RULE_SCORE: return t == DT_F16 || t == DT_F32;
   default: return true;
   }
 }

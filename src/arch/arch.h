@@ -7,6 +7,7 @@
 
 typedef struct {
   int64_t bytes; /* usable by a kernel; 0: the core has no such memory. GM: 0 = unlimited */
+  int64_t physical; /* with what the toolkit keeps for itself */
   int32_t align; /* start of a buffer, bytes */
 } ArchSpace;
 

@@ -521,6 +521,7 @@ static IrStmt *clone_stmt(Renewal *r, const IrStmt *s) {
     c->alloc.buf = ir_new_buf(r->k, b->name, b->type, b->space, b->rank, b->shape, b->loc);
     c->alloc.buf->layout = b->layout;
     c->alloc.buf->why = b->why;
+    c->alloc.buf->view = b->view ? renew_buf(r, b->view) : NULL;
     r->buf[b->id] = c->alloc.buf;
     break;
   }

@@ -143,12 +143,19 @@ struct IrBuf {
   uint8_t rank;
   IrExpr *shape[IR_MAX_RANK]; /* constants, except for GM */
   int64_t addr;   /* byte address in its space; -1: not planned yet */
+  IrBuf *view;    /* local: this one is the bytes of `view` under another dtype or shape; NULL: bytes of its own */
   int32_t param;  /* index into kernel params, or -1 */
   bool is_out;    /* `out`: allocated by the caller's runtime and returned */
   bool is_work;   /* `workspace`: allocated by the runtime, not returned */
   Loc loc;
   const char *why; /* set by passes: how the space was chosen (explain) */
 };
+
+/* The buffer that owns the bytes. */
+static inline IrBuf *ir_root(IrBuf *b) {
+  while (b->view) b = b->view;
+  return b;
+}
 
 /* A box of a buffer: per dimension offset and extent, in elements. */
 typedef struct { IrBuf *buf; IrExpr *off[IR_MAX_RANK], *ext[IR_MAX_RANK]; } IrRegion;
@@ -198,7 +205,10 @@ typedef enum {
   RULE_BITS,  /* SAME; i16 u16 */
   RULE_CAST,  /* pairs of the arch table */
   RULE_CMP,   /* a, b: f16 f32 (i32 for eq); mask: u8 */
-  RULE_SEL    /* mask: u8; a, b, dst: f16 f32 */
+  RULE_SEL,   /* mask: u8; a, b, dst: f16 f32 */
+  RULE_MOVED, /* SAME, 16 or 32 bits; a tile of bits: u16 or u32 */
+  RULE_INDEX, /* a, dst: SAME, 16 or 32 bits; b: i32 u32 */
+  RULE_SCORE  /* score, dst: SAME, f16 f32; index: i32 u32 */
 } DTypeRule; /* the dtype lists hold at the lowered level; at source level any dtype is legalised */
 
 typedef struct {
@@ -251,6 +261,7 @@ typedef struct {
   Loc loc;
   Level level;
   Cores cores;
+  const char *stage;           /* source: the last pass that ran, or NULL; the text resumes after it */
   const char *chip;            /* lowered: the chip it was lowered for */
   Vec(IrParam) params;
   Vec(IrVar *) grid;           /* at most 3 */

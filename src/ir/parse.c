@@ -484,6 +484,14 @@ static int read_shape(Parser *p, IrExpr **shape) {
   return n;
 }
 
+static IrBuf *read_viewed(Parser *p, const IrBuf *view) {
+  expect(p, "(");
+  IrBuf *b = read_buf(p);
+  if (b == view) fail_as(p, DIAG_BAD_OPERAND, "%%%s is a view of itself", b->name);
+  expect(p, ")");
+  return b;
+}
+
 static IrStmt *read_alloc(Parser *p, Loc loc) {
   const char *name = new_name(p);
   expect(p, ":");
@@ -499,6 +507,7 @@ static IrStmt *read_alloc(Parser *p, Loc loc) {
     b->layout = (Layout)layout;
     next(p);
   }
+  if (accept_word(p, "view")) b->view = read_viewed(p, b);
   if (accept_word(p, "at")) b->addr = expect_int(p);
   s->alloc.buf = b;
   return s;
@@ -748,8 +757,15 @@ static void read_grid(Parser *p) {
   }
 }
 
-static __attribute__((noinline)) void read_kernel(Parser *p) {
+static Cores read_cores(Parser *p) {
   static const char *const cores[] = {"", "cube", "vector", "mix"};
+  int c = find_word(p, cores, TL_COUNT(cores));
+  if (c <= 0) fail_as(p, DIAG_UNKNOWN_NAME, "%s is not cube, vector or mix", show(p));
+  next(p);
+  return (Cores)c;
+}
+
+static __attribute__((noinline)) void read_kernel(Parser *p) {
   IrKernel *k = p->k;
   k->loc = here(p);
   expect_word(p, "kernel");
@@ -764,6 +780,14 @@ static __attribute__((noinline)) void read_kernel(Parser *p) {
   }
   expect(p, ")");
   read_grid(p);
+  if (accept_word(p, "after")) {
+    expect(p, "(");
+    if (p->tok.kind != T_STRING) fail(p, "expected a pass name in quotes before %s", show(p));
+    k->stage = arena_strn(p->a, p->tok.s, p->tok.len);
+    next(p);
+    if (accept(p, ",")) k->cores = read_cores(p);
+    expect(p, ")");
+  }
   if (accept_word(p, "lowered")) {
     expect(p, "(");
     k->level = LEVEL_LOWERED;
@@ -771,10 +795,7 @@ static __attribute__((noinline)) void read_kernel(Parser *p) {
     k->chip = arena_strn(p->a, p->tok.s, p->tok.len);
     next(p);
     expect(p, ",");
-    int c = find_word(p, cores, TL_COUNT(cores));
-    if (c <= 0) fail_as(p, DIAG_UNKNOWN_NAME, "%s is not cube, vector or mix", show(p));
-    k->cores = (Cores)c;
-    next(p);
+    k->cores = read_cores(p);
     expect(p, ")");
   }
   read_block(p, &k->body);

@@ -165,6 +165,7 @@ static void put_head(Text *t, const IrStmt *s) {
     text_printf(t, "alloc %%%s: %s %s", b->name, space_info[b->space].name, dtype_info[b->type].name);
     put_shape(t, b);
     if (b->layout != LAYOUT_ND) text_printf(t, " %s", layout_name[b->layout]);
+    if (b->view) text_printf(t, " view(%%%s)", b->view->name);
     if (b->addr >= 0) text_printf(t, " at %lld", (long long)b->addr);
     break;
   }
@@ -280,6 +281,11 @@ void ir_print(Text *t, const IrModule *m) {
   }
   text_put(t, ")");
   if (k->vid) text_printf(t, " vid(%%%s)", k->vid->name);
+  if (k->stage && k->level == LEVEL_SOURCE) {
+    text_printf(t, " after(\"%s\"", k->stage);
+    if (k->cores) text_printf(t, ", %s", cores[k->cores]);
+    text_put(t, ")");
+  }
   if (k->level == LEVEL_LOWERED) text_printf(t, " lowered(\"%s\", %s)", k->chip, cores[k->cores]);
   text_put(t, " {\n");
   put_block(t, &k->body, 2);

@@ -79,9 +79,12 @@ static bool fit(IrKernel *k, const Dims *dst, bool has_unit, const IrRegion *r, 
   return true;
 }
 
+static bool is_row_arg(const IrStmt *s) { return s->op == OP_ROW_ARGMAX || s->op == OP_ROW_ARGMIN; }
+
 static bool row_reduce(IrKernel *k, const IrStmt *s, IrVec *v) {
   Dims in;
   IrExpr *rows = ir_count(k, &s->args[1].region);
+  if (is_row_arg(s)) rows = ir_binary(k, EX_FDIV, rows, ir_i32(k, 2));
   if (!kept_dims(&s->args[0].region, &in)) return false;
   if (!in.n || in.stride[in.n - 1] != 1) {
     in.ext[in.n] = ir_i32(k, 1);
@@ -102,7 +105,7 @@ static bool row_reduce(IrKernel *k, const IrStmt *s, IrVec *v) {
   v->rows = rows;
   v->cols = cols;
   v->arg[0].pitch = split ? in.stride[split - 1] : 0;
-  v->arg[1].pitch = 1;
+  v->arg[1].pitch = is_row_arg(s) ? 2 : 1;
   return true;
 }
 
@@ -134,7 +137,7 @@ bool ir_vec(IrKernel *k, const IrStmt *s, IrVec *v) {
   if (!ir_is_op(s) || s->n_args < 1 || s->n_args > IR_VEC_ARGS) return false;
   for (int i = 0; i < s->n_args; i++)
     if (s->args[i].kind == ARG_REGION && !(v->arg[i].off = offset_of(k, &s->args[i].region))) return false;
-  if (s->op == OP_ROW_SUM || s->op == OP_ROW_MAX || s->op == OP_ROW_MIN) return row_reduce(k, s, v);
+  if (s->op == OP_ROW_SUM || s->op == OP_ROW_MAX || s->op == OP_ROW_MIN || is_row_arg(s)) return row_reduce(k, s, v);
   if (s->op == OP_BRCB) return brcb(k, s, v);
   if (try_flat(k, s, v)) return true;
   if (s->op == OP_COMPARE || s->op == OP_SELECT) return false;

@@ -264,13 +264,14 @@ static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
   const IrBuf *b = r->buf;
   IrRange start = ir_range(v->k, r->off[i]), past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
   if (start.lo < 0 && start.lo != INT64_MIN && (start.hi < 0 || is_exact(v, r->off[i]))) {
-    Diag *g = bad(v, REGION_OUTSIDE, "region %s starts at element %lld of dimension %d", region_text(v, r), ll(start.lo), i);
+    Diag *g = bad(v, REGION_OUTSIDE, "region %s starts at element %lld of dimension %d", region_text(v, r),
+                  ll(start.lo), i);
     diag_fix(v->d, g, "start at 0 or later: only the end of a tensor may be passed");
     return false;
   }
   if (ir_is_int(b->shape[i], 0) || past.lo < 0 || past.lo == INT64_MAX) return true;
-  Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements", region_text(v, r), i,
-                b->name, expr_text(v, b->shape[i]));
+  Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements",
+                region_text(v, r), i, b->name, expr_text(v, b->shape[i]));
   diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
   return false;
 }
@@ -393,6 +394,23 @@ static void check_address(Verifier *v, const IrBuf *b) {
   diag_fix(v->d, g, "use %lld", ll(b->addr < 0 ? 0 : b->addr > INT64_MAX - align ? 0 : round_up(b->addr, align)));
 }
 
+/* A view is bytes of another buffer: the same memory, no more of them, and row-major. */
+static void check_view(Verifier *v, const IrBuf *b) {
+  IrBuf *of = b->view;
+  if (!use_buf(v, of)) return;
+  if (of->space == SPACE_GM || of->space != b->space || (v->lowered && (of->space != SPACE_UB || of->addr != b->addr))) {
+    Diag *g = bad(v, VIEW_PLACE, "%%%s in %s is a view of %%%s in %s%s", b->name, sname(b), of->name, sname(of),
+                  of->space == b->space && of->addr != b->addr ? " and has another address" : "");
+    diag_fix(v->d, g, "a view and what it views are one place in ub");
+    return;
+  }
+  int64_t have = ir_buf_bytes(of), want = ir_buf_bytes(b);
+  if (have < 0 || want < 0 || want <= have) return;
+  Diag *g = bad(v, VIEW_SIZE, "%%%s %s of %s takes %lld bytes, %%%s has %lld", b->name,
+                shape_text(v, b->shape, b->rank), tname(b->type), ll(want), of->name, ll(have));
+  diag_fix(v->d, g, "make the view smaller, or %%%s larger", of->name);
+}
+
 /* Element numbers are i32 in the IR. */
 static bool too_many(const IrBuf *b, int64_t *elements) {
   *elements = 1;
@@ -427,8 +445,8 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
   }
   int64_t elements;
   if (too_many(b, &elements))
-    bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name, shape_text(v, b->shape, b->rank), ll(elements),
-        INT32_MAX);
+    bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name, shape_text(v, b->shape, b->rank),
+        ll(elements), INT32_MAX);
   if (v->lowered && !space_info[b->space].physical) {
     Diag *g = bad(v, SPACE_PHYSICAL, "%%%s is in %s, which is no memory of the chip", b->name, sname(b));
     diag_fix(v->d, g, "use ub, l1, l0a, l0b or l0c");
@@ -436,6 +454,7 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
     check_address(v, b);
   }
   check_layout(v, b);
+  if (b->view) check_view(v, b);
   if (b->id < v->k->bufs.len && v->buf_open[b->id]) report(v, DIAG_INTERNAL, "%%%s is allocated twice", b->name);
   open_buf(v, b);
 }

@@ -159,6 +159,9 @@ static bool in_list(DTypeRule rule, DType t, bool eq) {
   case RULE_INT: return t == DT_I16 || t == DT_I32 || t == DT_U16 || t == DT_U32;
   case RULE_BITS: return t == DT_I16 || t == DT_U16;
   case RULE_CMP: return t == DT_F16 || t == DT_F32 || (eq && t == DT_I32);
+  case RULE_MOVED:
+  case RULE_INDEX: return dtype_size(t) == 2 || dtype_size(t) == 4;
+  case RULE_SCORE: return t == DT_F16 || t == DT_F32;
   default: return true;
   }
 }
@@ -170,6 +173,8 @@ static const char *list_text(DTypeRule rule, bool eq) {
   case RULE_INT: return "i16, i32, u16 or u32";
   case RULE_BITS: return "i16 or u16";
   case RULE_CMP: return eq ? "f16, f32 or i32" : "f16 or f32";
+  case RULE_MOVED:
+  case RULE_INDEX: return "elements of 16 or 32 bits";
   default: return "f16 or f32";
   }
 }
@@ -217,6 +222,33 @@ static void check_same(Verifier *v, const IrStmt *s, int first, int last) {
   diag_fix(v->d, g, "convert to one of these dtypes with `cast`");
 }
 
+/* The indices of gather and sort32, the bits of gather_mask, beside data of one dtype. */
+static void check_index_dtypes(Verifier *v, const IrStmt *s) {
+  const OpInfo *op = &op_info[s->op];
+  const IrBuf *a = s->args[0].region.buf, *dst = s->args[s->n_args - 1].region.buf;
+  const IrRegion *b = in_region(s, s->n_args > 2 ? 1 : 0);
+  if (a->type != dst->type) {
+    Diag *g = bad(v, SAME_DTYPE, "'%s' has operands %%%s of dtype %s and %%%s of dtype %s", op->name, a->name,
+                  tname(a->type), dst->name, tname(dst->type));
+    diag_fix(v->d, g, "convert one of them with `cast` first");
+    return;
+  }
+  if (v->lowered && !in_list(op->dtypes, a->type, false)) {
+    Diag *g = bad(v, DTYPE_LIST, "'%s' on %%%s of dtype %s; the instruction takes %s", op->name, a->name,
+                  tname(a->type), list_text(op->dtypes, false));
+    diag_fix(v->d, g, "convert to one of these dtypes with `cast`");
+    return;
+  }
+  if (!b || b->buf == a) return;
+  DType t = b->buf->type;
+  bool bits = s->op == OP_GATHER_MASK;
+  if (bits ? dtype_info[t].cls == 'u' && dtype_size(t) == dtype_size(a->type) : t == DT_U32 || t == DT_I32) return;
+  Diag *g = bad(v, INDEX_DTYPE, "'%s' on %%%s of dtype %s has %s %%%s of dtype %s", op->name, a->name, tname(a->type),
+                bits ? "the bits" : "the indices", b->buf->name, tname(t));
+  if (bits) diag_fix(v->d, g, "an unsigned dtype as wide as the data's: u16 or u32");
+  else diag_fix(v->d, g, "u32 or i32");
+}
+
 static void check_mask_dtype(Verifier *v, const IrStmt *s, int i) {
   const IrRegion *r = in_region(s, i);
   if (!r || r->buf->type == DT_U8) return;
@@ -238,6 +270,12 @@ static void check_dtypes(Verifier *v, const IrStmt *s) {
   case RULE_SEL:
     check_mask_dtype(v, s, 0);
     check_same(v, s, 1, 3);
+    return;
+  case RULE_MOVED:
+  case RULE_INDEX: check_index_dtypes(v, s); return;
+  case RULE_SCORE:
+    if (s->op == OP_SORT32) check_index_dtypes(v, s);
+    else check_same(v, s, 0, s->n_args - 1);
     return;
   default: check_same(v, s, 0, s->n_args - 1);
   }
@@ -445,6 +483,79 @@ static void check_mask_size(Verifier *v, const IrStmt *s) {
   diag_fix(v->d, g, "the mask needs %lld bytes", ll(ceil_div(elems, 8)));
 }
 
+/* Elements that the pattern 1 to 7 of gather_mask chooses from n; -1: not known. */
+static int64_t chosen(int64_t pattern, int64_t n) {
+  if (n < 0 || pattern < 1 || pattern > 7) return -1;
+  if (pattern <= 2) return (n + (pattern == 1)) / 2;
+  return pattern == 7 ? n : (n + 6 - pattern) / 4;
+}
+
+static void bad_count(Verifier *v, const IrStmt *s, int arg, int64_t want, const char *fix) {
+  const IrRegion *r = &s->args[arg].region;
+  int64_t have;
+  if (want < 0 || !is_const(ir_count(v->k, r), &have) || have == want) return;
+  Diag *g = bad(v, MOVED_COUNT, "'%s' with %s: its %lld elements should be %lld", oname(s), operand_text(v, r), ll(have),
+                ll(want));
+  diag_fix(v->d, g, "%s", fix);
+}
+
+static int64_t count_of(Verifier *v, const IrStmt *s, int arg) {
+  int64_t n;
+  return s->args[arg].kind == ARG_REGION && is_const(ir_count(v->k, &s->args[arg].region), &n) ? n : -1;
+}
+
+static void check_mask_count(Verifier *v, const IrStmt *s) {
+  int64_t n = count_of(v, s, 0), bits = count_of(v, s, 1);
+  if (s->args[1].kind == ARG_REGION) {
+    int64_t want = ceil_div(n, dtype_info[s->args[1].region.buf->type].bits);
+    if (n >= 0 && bits >= 0 && bits < want) bad_count(v, s, 1, want, "one bit for each element of the source");
+    return;
+  }
+  int64_t pattern;
+  if (!is_const(s->args[1].scalar, &pattern) || pattern < 1 || pattern > 7) {
+    Diag *g = bad(v, MOVED_FORM, "'gather_mask' with the pattern %s", expr_text(v, s->args[1].scalar));
+    diag_fix(v->d, g, "a constant: 1 even elements, 2 odd ones, 3 to 6 one of each four, 7 all; or a tile of bits");
+    return;
+  }
+  bad_count(v, s, 2, chosen(pattern, n), "as many as the pattern chooses from the source");
+}
+
+/* Counts of the ops that move and sort elements. */
+static void check_moved_counts(Verifier *v, const IrStmt *s) {
+  int last = s->n_args - 1, size = dtype_size(s->args[last].region.buf->type);
+  int64_t a = count_of(v, s, 0), b = s->n_args > 2 ? count_of(v, s, 1) : -1, dst = count_of(v, s, last), sum = 0;
+  IrExpr *m, *n, *dm, *dn;
+  switch (s->op) {
+  case OP_GATHER: bad_count(v, s, 3, b, "one for each offset"); return;
+  case OP_GATHERB: bad_count(v, s, 2, b < 0 ? -1 : b * (32 / size), "one block of 32 bytes for each offset"); return;
+  case OP_GATHER_MASK: check_mask_count(v, s); return;
+  case OP_SORT32:
+    bad_count(v, s, 1, a, "one index for each score");
+    bad_count(v, s, 2, a < 0 ? -1 : a * (8 / size), "8 bytes for each score");
+    return;
+  case OP_MERGE2:
+  case OP_MERGE3:
+  case OP_MERGE4:
+    for (int i = 0; i < last; i++) sum = sum < 0 || count_of(v, s, i) < 0 ? -1 : sum + count_of(v, s, i);
+    bad_count(v, s, last, sum, "as many as the lists together");
+    return;
+  case OP_SORT:
+    if (a >= 0 && dst > 2 * round_up(a, 32)) bad_count(v, s, 2, 2 * a, "at most a value and an index for each element");
+    else if (dst % 2 == 1) bad_count(v, s, 2, dst + 1, "a value and an index for each element");
+    return;
+  case OP_TRANSPOSE:
+    if (matrix(v, &s->args[0].region, &m, &n) && matrix(v, &s->args[1].region, &dm, &dn) && !differ(v, m, dn) &&
+        !differ(v, n, dm))
+      return;
+    diag_fix(v->d,
+             bad(v, MOVED_COUNT, "'transpose' from %s to %s: the extents do not agree",
+                 operand_text(v, &s->args[0].region), operand_text(v, &s->args[1].region)),
+             "the result of a matrix [m, n] is [n, m]");
+    return;
+  default: return;
+  }
+}
+
 static bool is_elementwise(StmtOp op) { return op == OP_MOVE || (op >= OP_FILL && op <= OP_SELECT); }
 
 static void check_shapes(Verifier *v, const IrStmt *s) {
@@ -456,7 +567,23 @@ static void check_shapes(Verifier *v, const IrStmt *s) {
   case OP_BROADCAST:
   case OP_REDUCE_SUM:
   case OP_REDUCE_MAX:
-  case OP_REDUCE_MIN: check_axis(v, s); return;
+  case OP_REDUCE_MIN:
+  case OP_REDUCE_ABSSUM:
+  case OP_REDUCE_ABSMAX:
+  case OP_REDUCE_AND:
+  case OP_REDUCE_OR:
+  case OP_REDUCE_XOR: check_axis(v, s); return;
+  case OP_CUMSUM:
+  case OP_CUMMAX: check_tile_shape(v, s); return;
+  case OP_GATHER:
+  case OP_GATHERB:
+  case OP_GATHER_MASK:
+  case OP_SORT:
+  case OP_SORT32:
+  case OP_MERGE2:
+  case OP_MERGE3:
+  case OP_MERGE4:
+  case OP_TRANSPOSE: check_moved_counts(v, s); return;
   case OP_COMPARE:
   case OP_SELECT: check_mask_size(v, s); break;
   default: break;
@@ -577,6 +704,66 @@ static void check_brcb(Verifier *v, const IrStmt *s) {
   diag_fix(v->d, g, "read a row of n elements, n a multiple of 8, and write [n, %d]", dtype_c0(src->buf->type));
 }
 
+static void bad_form(Verifier *v, const IrStmt *s, const IrRegion *r, const char *what) {
+  Diag *g = bad(v, MOVED_FORM, "operand %s of '%s' is not %s", region_text(v, r), oname(s), what);
+  diag_fix(v->d, g, "make it %s", what);
+}
+
+/* Instructions that move or sort elements work on runs; a count must be a multiple of `unit`. */
+static void check_runs(Verifier *v, const IrStmt *s) {
+  bool merges = s->op == OP_MERGE2 || s->op == OP_MERGE3 || s->op == OP_MERGE4;
+  for (int i = 0; i < s->n_args; i++) {
+    const IrRegion *r = &s->args[i].region;
+    IrRows rows;
+    int64_t n = count_of(v, s, i), rest;
+    if (s->args[i].kind != ARG_REGION) continue;
+    int size = dtype_size(r->buf->type), list = merges && i < s->n_args - 1;
+    if (!ir_rows(v->k, r, &rows) || !ir_is_int(rows.rows, 1)) {
+      bad_form(v, s, r, "one run of elements");
+      return;
+    }
+    if (!list) check_start(v, s, r, rows.off);
+    else if (residue(rows.off, 8 / size, &rest) && rest) bad_form(v, s, r, "a list that starts on 8 bytes");
+    if (merges && n >= 0 && n * size % 8) bad_form(v, s, r, "a list of whole records of 8 bytes");
+    if (list && n >= 0 && n * size / 8 > 4095) bad_form(v, s, r, "a list of at most 4095 records");
+    if (s->op == OP_SORT32 && i < 2 && n >= 0 && n % 32) bad_form(v, s, r, "a multiple of 32 elements long");
+    if (s->op == OP_GATHERB && i == 1 && n >= 0 && n % 8) bad_form(v, s, r, "a multiple of 8 offsets long");
+  }
+}
+
+static void check_transpose(Verifier *v, const IrStmt *s) {
+  for (int i = 0; i < 2; i++) {
+    const IrRegion *r = &s->args[i].region;
+    Rows rows;
+    if (!rows_of(v, s, r, &rows)) return;
+    check_start(v, s, r, rows.e.off);
+    IrExpr *m, *n;
+    if (!matrix(v, r, &m, &n) || const_or(m) % 16 || const_or(n) % 16) {
+      bad_form(v, s, r, "a matrix whose rows and columns are multiples of 16");
+      return;
+    }
+  }
+}
+
+/* row_argmax, row_argmin: value and index for each row. */
+static void check_row_arg(Verifier *v, const IrStmt *s) {
+  const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
+  Rows a, b;
+  if (!rows_of(v, s, src, &a) || !rows_of(v, s, dst, &b)) return;
+  check_start(v, s, src, a.e.off);
+  int64_t out = count_of(v, s, 1), in = count_of(v, s, 0);
+  if (out < 0 || in < 0) return;
+  int64_t rows = out / 2, cols = rows ? in / rows : 0, size = dtype_size(src->buf->type);
+  if (b.rows == 1 && out % 2 == 0 && rows && in % rows == 0 && (a.rows == rows || a.rows == 1)) {
+    check_pitch(v, s, src, rows, a.rows == 1 ? cols : a.pitch);
+    if (cols * size > 256) check_row_bytes(v, s, 2, cols);
+    return;
+  }
+  Diag *g = bad(v, ROW_RESULT, "'%s' from %s to %s: the result is not two elements a row", oname(s),
+                operand_text(v, src), operand_text(v, dst));
+  diag_fix(v->d, g, "write one row with a value and an index for each row of %%%s", src->buf->name);
+}
+
 static void check_dma(Verifier *v, const IrStmt *s) {
   bool in = s->op == OP_GM_TO_UB;
   const IrRegion *ub = &s->args[in].region, *gm = &s->args[!in].region;
@@ -660,6 +847,16 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
   case OP_L0C_TO_L1: check_fractal_move(v, s); return;
   case OP_MMAD: check_mmad_limit(v, s); return;
   case OP_BRCB: check_brcb(v, s); return;
+  case OP_GATHER:
+  case OP_GATHERB:
+  case OP_GATHER_MASK:
+  case OP_SORT32:
+  case OP_MERGE2:
+  case OP_MERGE3:
+  case OP_MERGE4: check_runs(v, s); return;
+  case OP_TRANSPOSE: check_transpose(v, s); return;
+  case OP_ROW_ARGMAX:
+  case OP_ROW_ARGMIN: check_row_arg(v, s); return;
   default:
     if (op_info[s->op].pipe == PIPE_V) check_vector(v, s);
   }

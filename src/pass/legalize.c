@@ -1,8 +1,9 @@
 /* legalize.c - turns what is left of the source level on the vector side into instructions of the vector unit.
  *
- * Every vector statement - already an instruction or not - is read as a step over the box of its destination and written
- * again: shapes are brought together (broadcast), dtypes to ones the unit computes in, scalars to the second place, rows to
- * 256 bytes, starts and pitches to 32 bytes. What is legal comes out as it was. See legalize.h for the parts. */
+ * Every vector statement - already an instruction or not - is read as a step over the box of its destination and
+ * written again: shapes are brought together (broadcast), dtypes to ones the unit computes in, scalars to the second
+ * place, rows to 256 bytes, starts and pitches to 32 bytes. What is legal comes out as it was. See legalize.h for the
+ * parts. */
 #include "legalize.h"
 
 static bool is_reduce(StmtOp op) { return op == OP_REDUCE_SUM || op == OP_REDUCE_MAX || op == OP_REDUCE_MIN; }
@@ -12,7 +13,8 @@ static bool is_ours(const IrStmt *s) {
   if (!ir_is_op(s) || op_info[s->op].level == 'l') return false;
   if (op_info[s->op].pipe == PIPE_V) return true;
   return s->op == OP_COPY || s->op == OP_XOR || s->op == OP_SIGMOID || s->op == OP_SILU || s->op == OP_TANH ||
-         s->op == OP_BROADCAST || is_reduce(s->op);
+         s->op == OP_SIN || s->op == OP_COS || s->op == OP_POW || s->op == OP_BROADCAST || s->op == OP_SORT ||
+         lg_is_moved(s->op) || lg_is_fold(s->op) || is_reduce(s->op);
 }
 
 static bool all_in_ub(Lg *g, const IrStmt *s) {
@@ -40,6 +42,28 @@ static void hoist_regions(Lg *g, IrStmt *s) {
   }
 }
 
+static void dispatch(Lg *g) {
+  StmtOp op = (StmtOp)g->s->op;
+  if (is_reduce(op)) lg_reduce(g);
+  else if (lg_is_fold(op)) lg_fold(g);
+  else if (lg_is_moved(op)) lg_moved(g);
+  else if (lg_is_record(op)) lg_records(g);
+  else if (op == OP_SORT) lg_sort(g);
+  else if (op == OP_COMPARE) lg_compare(g);
+  else if (op == OP_SELECT) lg_select(g);
+  else lg_elementwise(g);
+}
+
+void lg_statement(Lg *g, IrStmt *s) {
+  Lg inner = *g;
+  if (g->failed) return;
+  inner.s = s;
+  dispatch(&inner);
+  g->allocs = inner.allocs;
+  g->failed = inner.failed;
+  g->warned = inner.warned;
+}
+
 static bool visit(IrStmt *s, void *user) {
   PassCtx *p = user;
   if (!is_ours(s)) return true;
@@ -47,10 +71,7 @@ static bool visit(IrStmt *s, void *user) {
   Lg g = {.p = p, .k = p->k, .a = p->arena, .s = s, .loc = s->loc, .out = &body};
   if (!all_in_ub(&g, s)) return true;
   hoist_regions(&g, s);
-  if (is_reduce(s->op)) lg_reduce(&g);
-  else if (s->op == OP_COMPARE) lg_compare(&g);
-  else if (s->op == OP_SELECT) lg_select(&g);
-  else lg_elementwise(&g);
+  dispatch(&g);
   if (g.failed) return true; /* the other statements are checked too */
   while (g.allocs.first) {
     IrStmt *alloc = g.allocs.first, *at = p->k->body.first;

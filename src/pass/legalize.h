@@ -5,6 +5,10 @@
  *   legalize_form.c    one step to instructions: flat or rows form, loops, temporaries, broadcast, realignment
  *   legalize_mask.c    compare and select
  *   legalize_reduce.c  reductions
+ *   legalize_fold.c    reductions that are written as other statements
+ *   legalize_math.c    sine, cosine, power
+ *   legalize_moved.c   gather, transpose, running sums
+ *   legalize_sort.c    sorting
  *
  * A step works on a Nest, the box of its destination without dimensions of extent 1. Every operand (Opd) says which
  * dimension of its buffer each nest dimension walks, or that it repeats there. */
@@ -50,7 +54,12 @@ bool lg_fit(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, int hi
 Opd lg_scalar(IrExpr *e);
 Opd lg_temp(Lg *g, const Nest *n, DType t);
 Opd lg_temp1(Lg *g, DType t, int64_t count, Nest *n);        /* one run of its own */
-void lg_narrow(Lg *g, Nest *n, Opd *o, int n_opd, int d, IrExpr *off, IrExpr *ext); /* ext NULL: one index, d vanishes */
+IrBuf *lg_buf(Lg *g, DType t, int rank, const int64_t *shape);
+IrBuf *lg_view(Lg *g, IrBuf *of, DType t, int rank, const int64_t *shape); /* its bytes as another tile */
+bool lg_is_ordered(Lg *g, const Nest *n, const Opd *o, int from);
+void lg_statement(Lg *g, IrStmt *s); /* s, a source statement, legalized here */
+void lg_narrow(Lg *g, Nest *n, Opd *o, int n_opd, int d, IrExpr *off,
+               IrExpr *ext);                                          /* ext NULL: one index, d vanishes */
 IrVar *lg_loop(Lg *g, const char *name, IrExpr *hi, IrBlock **saved); /* opens a loop; g->out = *saved closes it */
 void lg_put(Lg *g, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value); /* one instruction, as it stands */
 /* One step whose operands lg_prepare (or their making) has put in order. Inputs first, the destination last. */
@@ -59,7 +68,7 @@ void lg_emit(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg, int key
  * may become a temporary; lg_finish then moves it home. */
 typedef struct { Opd home; bool moved, by_element; } Finish;
 void lg_prepare(Lg *g, Nest *n, Opd *arg, int n_arg, bool reads_dst, Finish *f);
-Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from);        /* o as it is, or in padded rows: dims before from aligned */
+Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from); /* o as it is, or in padded rows: dims before from aligned */
 void lg_finish(Lg *g, const Nest *n, const Opd *dst, const Finish *f);
 void lg_copy(Lg *g, const Nest *n, Opd src, Opd dst);        /* same dtype, any shapes that fit */
 bool lg_is_full(const Nest *n, const Opd *o);                 /* repeats nowhere */
@@ -67,7 +76,8 @@ bool lg_is_dense(Lg *g, const Nest *n, const Opd *o);        /* one aligned cont
 bool lg_is_far(const Nest *n, const Opd *o);                  /* rows further apart than a repeat can step */
 Opd lg_dense(Lg *g, const Nest *n, Opd o);
 Nest lg_own(const Nest *n, const Opd *o, Opd *own, int8_t *back); /* the nest of o's own dimensions */
-Opd lg_widen(const Nest *n, const Nest *m, Opd o, const int8_t *back); /* o over m = lg_own(n, ...), seen from n again */
+Opd lg_widen(const Nest *n, const Nest *m, Opd o,
+             const int8_t *back);                            /* o over m = lg_own(n, ...), seen from n again */
 Opd lg_as(Lg *g, const Nest *n, Opd o, DType t);             /* o, or a temporary of dtype t with its value */
 void lg_by_element(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg); /* loops on the scalar pipe */
 void lg_warn_scalar(Lg *g, const Nest *n, const char *what, const char *why, const char *fix);
@@ -90,6 +100,21 @@ void lg_emit2(Lg *g, const Nest *n, StmtOp op, Opd a, Opd dst);
 void lg_emit3(Lg *g, const Nest *n, StmtOp op, Opd a, Opd b, Opd dst);
 void lg_no_dtype(Lg *g, DType t, const char *fix);
 void lg_wrap(Lg *g, const Nest *n, Opd x, DType t);          /* x (i16 or i32) modulo the width of the int dtype t */
+
+/* ---- math ---- */
+void lg_math(Lg *g, const Nest *n, StmtOp op, Opd a, Opd b, Opd dst); /* sin cos pow, all f32 */
+
+/* ---- moved, sort, fold ---- */
+bool lg_is_moved(StmtOp op);
+void lg_moved(Lg *g);
+void lg_transpose(Lg *g, const Nest *n, Opd src, Opd dst);   /* n: two dimensions of src */
+bool lg_is_record(StmtOp op);
+void lg_records(Lg *g);
+void lg_sort(Lg *g);
+bool lg_is_fold(StmtOp op);
+void lg_fold(Lg *g);
+IrRegion lg_flat(Lg *g, const IrRegion *r, DType t);         /* the same run, one dimension, elements read as t */
+void lg_refuse(Lg *g, const char *what, const char *fix);
 
 /* ---- mask ---- */
 void lg_compare(Lg *g);

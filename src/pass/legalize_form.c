@@ -127,6 +127,15 @@ static IrBuf *temp_buf(Lg *g, DType t, int rank, const int64_t *shape) {
   return b;
 }
 
+IrBuf *lg_buf(Lg *g, DType t, int rank, const int64_t *shape) { return temp_buf(g, t, rank, shape); }
+
+IrBuf *lg_view(Lg *g, IrBuf *of, DType t, int rank, const int64_t *shape) {
+  IrBuf *b = temp_buf(g, t, rank, shape);
+  b->view = of;
+  b->why = arena_printf(g->a, "%%%s as %s", of->name, dtype_info[t].name);
+  return b;
+}
+
 Opd lg_temp(Lg *g, const Nest *n, DType t) {
   int64_t shape[IR_MAX_RANK];
   memcpy(shape, n->max, sizeof shape);
@@ -314,6 +323,7 @@ static IrExpr *element_value(Lg *g, StmtOp op, IrExpr **in, DType t) {
   case OP_OR: a = ir_binary(k, EX_OR, a, b); break;
   case OP_XOR: a = ir_binary(k, EX_XOR, a, b); break;
   case OP_NOT: a = t == DT_BOOL ? ir_unary(k, EX_LNOT, a) : ir_unary(k, EX_NOT, a); break;
+  case OP_POW: a = ir_binary(k, EX_POW, a, b); break;
   case OP_SHL: a = ir_binary(k, EX_SHL, a, b); break;
   case OP_SHR: a = ir_binary(k, EX_SHR, a, b); break;
   case OP_RELU: a = ir_binary(k, EX_MAX, a, ir_int(k, w, 0)); break;
@@ -491,7 +501,7 @@ static void emit_chunks(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_a
 }
 
 static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value) {
-  Opd arg[LG_MAX_IN + 1];
+  Opd arg[LG_MAX_IN + 1] = {0};
   for (int i = 0; i < n_arg; i++) arg[i] = narrow_block(&n, from_arg[i]);
   int from = group_start(&n, arg, n_arg, n.n - 1);
   bool blocks = false, far = false; /* far: a repeat cannot step over the pitch, rows form would be one repeat a row */
@@ -560,9 +570,24 @@ static bool provably_apart(Lg *g, const IrRegion *a, const IrRegion *b) {
   return false;
 }
 
+static IrExpr *offset_of(Lg *g, const Opd *o) {
+  IrExpr *off = ir_i32(g->k, 0);
+  for (int d = 0; d < o->r.buf->rank; d++)
+    off = ir_binary(g->k, EX_ADD, off, ir_binary(g->k, EX_MUL, o->r.off[d], ir_i32(g->k, buf_stride(o->r.buf, d))));
+  return off;
+}
+
+/* Two views of one buffer: does every step find the same bytes in both? */
+static bool same_places(Lg *g, const Nest *n, const Opd *a, const Opd *b) {
+  bool same = dtype_size(a->r.buf->type) == dtype_size(b->r.buf->type);
+  for (int d = 0; d < n->n && same; d++) same = stride_at(a, d) == stride_at(b, d);
+  return same && lg_same(g, offset_of(g, a), offset_of(g, b));
+}
+
 /* Would writing dst change what the step still reads through `in`? The very same elements in the same order are fine. */
 static bool clashes(Lg *g, const Nest *n, const Opd *in, const Opd *dst) {
-  if (in->scalar || in->r.buf != dst->r.buf || in->dim[n->n - 1] == REPEATS) return false;
+  if (in->scalar || ir_root(in->r.buf) != ir_root(dst->r.buf) || in->dim[n->n - 1] == REPEATS) return false;
+  if (in->r.buf != dst->r.buf) return !same_places(g, n, in, dst);
   bool same = !memcmp(in->dim, dst->dim, (size_t)n->n);
   for (int d = 0; d < in->r.buf->rank && same; d++) same = lg_same(g, in->r.off[d], dst->r.off[d]);
   return !same && !provably_apart(g, &in->r, &dst->r);
@@ -601,6 +626,8 @@ static Opd copied_by_element(Lg *g, const Nest *n, Opd o, bool dense) {
   return lg_widen(n, &m, pair[1], back);
 }
 
+bool lg_is_ordered(Lg *g, const Nest *n, const Opd *o, int from) { return !is_bad(g, n, o, from); }
+
 Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from) {
   if (!is_bad(g, n, &o, from)) return o;
   warn_layout(g, n, &o);
@@ -627,6 +654,23 @@ static bool flatten(Lg *g, Nest *n, Opd *arg, int n_arg) {
   return true;
 }
 
+static void fix_inputs(Lg *g, Nest *n, Opd *arg, int n_arg, const bool *is_bad_at, Finish *f) {
+  bool runs = true;
+  for (int i = 0; i < n_arg; i++) runs &= arg[i].scalar || is_run(n, &arg[i]);
+  n->flat = runs; /* only starts are off */
+  for (int i = 0; i < n_arg; i++) {
+    Opd own;
+    int8_t back[IR_MAX_RANK];
+    bool column = repeats_in_columns(n, &arg[i]);
+    Nest m = column ? lg_own(n, &arg[i], &own, back) : *n;
+    bool off = runs ? !arg[i].scalar && !start_aligned(g, &arg[i]) : is_bad_at[i];
+    if (!off && !(column && !lg_is_dense(g, &m, &own))) continue;
+    warn_layout(g, column ? &m : n, column ? &own : &arg[i]);
+    if (i + 1 < n_arg) arg[i] = copied_by_element(g, n, arg[i], column);
+    else f->by_element = true;
+  }
+}
+
 void lg_prepare(Lg *g, Nest *n, Opd *arg, int n_arg, bool reads_dst, Finish *f) {
   Opd *dst = &arg[n_arg - 1];
   bool clash = false, bad = false, is_bad_at[LG_MAX_IN + 1];
@@ -640,21 +684,9 @@ void lg_prepare(Lg *g, Nest *n, Opd *arg, int n_arg, bool reads_dst, Finish *f) 
     else if (i + 1 < n_arg) clash |= clashes(g, n, &arg[i], dst);
     if (!arg[i].scalar) n->flat &= lg_is_dense(g, n, &arg[i]);
   }
-  if (!n->flat) {
-    int from = group_start(n, arg, n_arg, n->n - 1);
-    for (int i = 0; i < n_arg; i++) bad |= is_bad_at[i] = is_bad(g, n, &arg[i], from);
-    if (!bad || !flatten(g, n, arg, n_arg)) {
-      for (int i = 0; i < n_arg; i++) {
-        Opd own;
-        int8_t back[IR_MAX_RANK];
-        bool column = repeats_in_columns(n, &arg[i]);
-        Nest m = column ? lg_own(n, &arg[i], &own, back) : *n;
-        if (!is_bad_at[i] && !(column && !lg_is_dense(g, &m, &own))) continue;
-        warn_layout(g, column ? &m : n, column ? &own : &arg[i]);
-        if (i + 1 < n_arg) arg[i] = copied_by_element(g, n, arg[i], column);
-        else f->by_element = true;
-      }
-    }
+  if (!n->flat) { /* scratch has padded rows then, so that columns are one dimension */
+    for (int i = 0; i < n_arg; i++) bad |= is_bad_at[i] = is_bad(g, n, &arg[i], n->n - 1);
+    if (!bad || !flatten(g, n, arg, n_arg)) fix_inputs(g, n, arg, n_arg, is_bad_at, f);
   }
   if (!clash && !f->by_element) return;
   f->moved = true;

@@ -1,7 +1,7 @@
 /* legalize_mask.c - compare and select: flat only, one bit an element, lowest bit first.
  *
- * The unit compares whole repeats of 256 bytes. A tile whose size is no multiple of that is copied into padded scratch, compared
- * there, and the bytes of the mask that belong to it are moved out. */
+ * The unit compares whole repeats of 256 bytes. A tile whose size is no multiple of that is copied into padded scratch,
+ * compared there, and the bytes of the mask that belong to it are moved out. */
 #include "legalize.h"
 
 #include <string.h>
@@ -22,8 +22,9 @@ static int64_t max_count(const Nest *n) {
 static bool mask_fits(Lg *g, const Nest *n, const IrRegion *mask, const IrRegion *tile) {
   IrExpr *bytes = ir_binary(g->k, EX_FDIV, ir_binary(g->k, EX_ADD, count_of(g, n), ir_i32(g->k, 7)), ir_i32(g->k, 8));
   if (mask->buf->type != DT_U8) {
-    Diag *d = diag_add(g->p->diags, DIAG_LEG_DTYPE, g->loc, "'%s': the mask %%%s is %s; a mask is one bit an element in u8 bytes",
-                       op_info[g->s->op].name, mask->buf->name, dtype_info[mask->buf->type].name);
+    Diag *d = diag_add(g->p->diags, DIAG_LEG_DTYPE, g->loc,
+                       "'%s': the mask %%%s is %s; a mask is one bit an element in u8 bytes", op_info[g->s->op].name,
+                       mask->buf->name, dtype_info[mask->buf->type].name);
     diag_fix(g->p->diags, d, "declare %%%s as u8", mask->buf->name);
     g->failed = true;
     return false;
@@ -33,8 +34,9 @@ static bool mask_fits(Lg *g, const Nest *n, const IrRegion *mask, const IrRegion
   Text t;
   text_init(&t, g->a);
   ir_print_expr(&t, bytes);
-  Diag *d = diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': the mask %%%s is %s, %%%s of %s needs %s bytes of mask",
-                     op_info[g->s->op].name, mask->buf->name, lg_shape(g, mask), tile->buf->name, lg_shape(g, tile), text_str(&t));
+  Diag *d = diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc,
+                     "'%s': the mask %%%s is %s, %%%s of %s needs %s bytes of mask", op_info[g->s->op].name,
+                     mask->buf->name, lg_shape(g, mask), tile->buf->name, lg_shape(g, tile), text_str(&t));
   diag_fix(g->p->diags, d, "give the mask one byte for every 8 elements");
   g->failed = true;
   return false;
@@ -69,8 +71,9 @@ static void compare_runs(Lg *g, const Nest *n, Opd a, Opd b, CmpMode mode, const
     return;
   }
   if (m.n != 1) {
-    Diag *d = diag_add(g->p->diags, DIAG_LEG_FORM, g->loc, "'compare': the mask %%%s%s is not one contiguous run with room for %lld bits",
-                       mask->buf->name, lg_shape(g, mask), (long long)padded);
+    Diag *d = diag_add(g->p->diags, DIAG_LEG_FORM, g->loc,
+                       "'compare': the mask %%%s%s is not one contiguous run with room for %lld bits", mask->buf->name,
+                       lg_shape(g, mask), (long long)padded);
     diag_fix(g->p->diags, d, "use a whole one-dimensional u8 buffer as the mask");
     g->failed = true;
     return;

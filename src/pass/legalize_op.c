@@ -6,8 +6,8 @@
  *   i32 compare     the unit only has equality: a <= b is min(a, b) == a, a != b is clamp(a - b, -1, 1)^2 == 1
  *   64 bits, u32 …  no unit: element by element on the scalar pipe with a warning, or an error that names the dtype
  *
- * The destination of a step is written by the last instruction that still needs the inputs, never earlier, because it may
- * be one of them. */
+ * The destination of a step is written by the last instruction that still needs the inputs, never earlier, because it
+ * may be one of them. */
 #include "legalize.h"
 
 #include <math.h>
@@ -30,8 +30,8 @@ IrExpr *lg_scalar_as(Lg *g, DType t, IrExpr *e) {
 }
 
 void lg_no_dtype(Lg *g, DType t, const char *fix) {
-  Diag *d = diag_add(g->p->diags, DIAG_LEG_DTYPE, g->loc, "'%s' has no form on %s tiles on the %s", op_info[g->s->op].name,
-                     dtype_info[t].name, g->p->arch->name);
+  Diag *d = diag_add(g->p->diags, DIAG_LEG_DTYPE, g->loc, "'%s' has no form on %s tiles on the %s",
+                     op_info[g->s->op].name, dtype_info[t].name, g->p->arch->name);
   diag_fix(g->p->diags, d, "%s", fix);
   g->failed = true;
 }
@@ -97,6 +97,11 @@ void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
   if (!lg_cast_route(g->p->arch, to, from, hop, &hops)) {
     lg_warn_scalar(g, n, arena_printf(g->a, "the conversion of %s to %s", dtype_info[from].name, dtype_info[to].name),
                    "the vector unit has no path between the two", "use i32, i16, f16 or f32 tiles");
+    if (dtype_is_float(from) && !dtype_is_float(to)) { /* whole numbers first: pipe S cuts off the fraction */
+      Opd wide = lg_as(g, n, src, DT_F32), whole = lg_temp(g, n, DT_F32);
+      cast_hop(g, n, wide, whole, rounds ? mode : CAST_RINT);
+      src = whole;
+    }
     lg_by_element(g, n, OP_CAST, (Opd[]){src, dst}, 2);
     return;
   }
@@ -104,7 +109,8 @@ void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
     DType x = opd_type(&src), y = hop[i];
     bool int_x = !dtype_is_float(x), int_y = !dtype_is_float(y);
     CastMode m = holds(y, x) || (int_x && int_y) ? CAST_NONE : CAST_RINT;
-    if (m != CAST_NONE && rounds && (int_y || dtype_is_float(to)) && dtype_is_float(from) == dtype_is_float(x)) m = mode;
+    if (m != CAST_NONE && rounds && (int_y || dtype_is_float(to)) && dtype_is_float(from) == dtype_is_float(x))
+      m = mode;
     if (mode == CAST_ODD && x == DT_F32 && y == DT_F16 && to == DT_F16) m = CAST_ODD;
     Opd t = i + 1 == hops ? dst : lg_temp(g, n, y);
     cast_hop(g, n, src, t, m);
@@ -128,7 +134,7 @@ void lg_wrap(Lg *g, const Nest *n, Opd x, DType t) {
   lg_emit3(g, n, OP_SUB, x, high, x);
 }
 
-/* ---- arithmetic --------------------------------------------------------------------------------------------------- */
+/* ---- arithmetic ----------------------------------------------------------------------------------------------- */
 
 Opd lg_filled(Lg *g, const Nest *n, Opd scalar, DType w) {
   Opd t = lg_temp(g, n, w);
@@ -177,7 +183,7 @@ void lg_binary(Lg *g, const Nest *n, StmtOp op, DType w, Opd a, Opd b, Opd dst) 
   lg_emit3(g, n, op, a, b, dst);
 }
 
-/* ---- bits ----------------------------------------------------------------------------------------------------------- */
+/* ---- bits ----------------------------------------------------------------------------------------------------- */
 
 static void bits16(Lg *g, const Nest *n, StmtOp op, DType w, Opd a, Opd b, Opd dst) {
   if (op == OP_NOT) {
@@ -230,24 +236,77 @@ void lg_join(Lg *g, const Nest *n, Opd hi, Opd lo, Opd dst) {
   lg_emit3(g, n, OP_ADD, hi, lo, dst);
 }
 
-static void bits32(Lg *g, const Nest *n, StmtOp op, Opd a, Opd b, Opd dst) {
-  Opd ah, al, bh = {0}, bl = {0};
-  if (op == OP_NOT) { /* -a - 1 */
-    lg_emit3(g, n, OP_MUL, a, lg_number(g, DT_I32, -1), dst);
-    lg_emit3(g, n, OP_ADD, dst, lg_number(g, DT_I32, -1), dst);
-    return;
-  }
-  lg_halves(g, n, a, DT_I16, true, &ah, &al);
-  lg_halves(g, n, b, DT_I16, true, &bh, &bl);
-  Opd h = lg_temp(g, n, DT_I16), l = lg_temp(g, n, DT_I16);
-  bits16(g, n, op, DT_I16, ah, bh, h);
-  bits16(g, n, op, DT_I16, al, bl, l);
-  Opd hi = lg_as(g, n, h, DT_I32), lo = lg_as(g, n, l, DT_I32);
-  lg_wrap(g, n, lo, DT_U16);
-  lg_join(g, n, hi, lo, dst);
+/* Sums, differences and products of unsigned elements have the bits of the signed ones. */
+static DType as_signed(StmtOp op, DType t) {
+  if (op != OP_ADD && op != OP_SUB && op != OP_MUL && op != OP_MULADD && op != OP_AXPY && op != OP_ARANGE) return t;
+  return t == DT_U32 ? DT_I32 : t == DT_U16 ? DT_I16 : t;
 }
 
-/* ---- one op in its working dtype --------------------------------------------------------------------------------------- */
+/* o with its last dimension in elements of t: twice or four times as many. */
+static Opd reread(Lg *g, Opd o, DType t) {
+  IrBuf *b = o.r.buf;
+  int64_t shape[IR_MAX_RANK], ratio = dtype_size(b->type) / dtype_size(t);
+  int last = b->rank - 1;
+  for (int d = 0; d <= last; d++) shape[d] = b->shape[d]->i;
+  shape[last] *= ratio;
+  o.r.buf = lg_view(g, b, t, b->rank, shape);
+  o.r.off[last] = ir_binary(g->k, EX_MUL, o.r.off[last], ir_i32(g->k, ratio));
+  o.r.ext[last] = ir_binary(g->k, EX_MUL, o.r.ext[last], ir_i32(g->k, ratio));
+  return o;
+}
+
+/* An integer of the other sign, same width, as it is read by the unit. */
+static IrExpr *same_bits(Lg *g, DType t, IrExpr *e) {
+  e = lg_scalar_as(g, e->type == t || ir_is_const(e) || e->op == EX_FLOAT ? t : (DType)e->type, e);
+  int bits = dtype_info[t].bits;
+  if (e->op == EX_INT && bits < 64) {
+    int64_t v = (int64_t)((uint64_t)e->i << (64 - bits)) >> (64 - bits);
+    return ir_int(g->k, t, dtype_info[t].cls == 'u' ? v & (((int64_t)1 << bits) - 1) : v);
+  }
+  return ir_cast(g->k, t, e);
+}
+
+/* o over n as 16-bit elements; written out where it repeats or its columns are not the last dimension of its buffer. */
+static Opd as_u16(Lg *g, const Nest *n, Opd o, DType w, bool reads) {
+  if (o.scalar) o = lg_filled(g, n, o, w);
+  if (o.block || o.dim[n->n - 1] != o.r.buf->rank - 1) {
+    Opd full = lg_temp(g, n, w);
+    if (reads) lg_emit2(g, n, OP_MOVE, o, full);
+    o = full;
+  }
+  return reread(g, o, DT_U16);
+}
+
+/* Wide elements bit by bit: as twice (64 bits: four times) as many of 16 bits. */
+static void bits_wide(Lg *g, const Nest *n, StmtOp op, int n_in, const Opd *from, Opd dst) {
+  DType w = opd_type(&dst);
+  Opd in[LG_MAX_IN] = {0}, to = as_u16(g, n, dst, w, false), home = dst;
+  Nest m = *n;
+  int last = n->n - 1, ratio = dtype_size(w) / 2;
+  for (int i = 0; i < n_in; i++) in[i] = as_u16(g, n, from[i], w, true);
+  m.ext[last] = ir_binary(g->k, EX_MUL, n->ext[last], ir_i32(g->k, ratio));
+  m.max[last] = n->max[last] * ratio;
+  bits16(g, &m, op, DT_U16, in[0], in[1], to);
+  if (ir_root(to.r.buf) == ir_root(home.r.buf)) return;
+  Opd made = {.r = ir_whole(g->k, to.r.buf->view)};
+  for (int d = 0; d < n->n; d++) {
+    made.r.ext[d] = n->ext[d];
+    made.dim[d] = (int8_t)d;
+  }
+  lg_emit2(g, n, OP_MOVE, made, home);
+}
+
+/* Unsigned tiles and their scalars, read as signed where that makes no difference. */
+static void read_signed(Lg *g, StmtOp op, Opd *arg, int n_in) {
+  DType t = opd_type(&arg[n_in]), w = as_signed(op, t);
+  if (w == t) return;
+  for (int i = 0; i <= n_in; i++) {
+    if (arg[i].scalar) arg[i].scalar = same_bits(g, w, arg[i].scalar);
+    else if (opd_type(&arg[i]) == t) arg[i] = reread(g, arg[i], w);
+  }
+}
+
+/* ---- one op in its working dtype ------------------------------------------------------------------------------ */
 
 static bool is_bits(StmtOp op) { return op == OP_AND || op == OP_OR || op == OP_XOR || op == OP_NOT; }
 
@@ -255,10 +314,13 @@ static bool is_bits(StmtOp op) { return op == OP_AND || op == OP_OR || op == OP_
 static DType work_type(Lg *g, StmtOp op, DType t) {
   bool float_only = op == OP_DIV || op == OP_LEAKY || op == OP_EXP || op == OP_LN || op == OP_SQRT || op == OP_RSQRT ||
                     op == OP_RECIP || op == OP_SIGMOID || op == OP_SILU || op == OP_TANH;
+  if (op == OP_SIN || op == OP_COS || op == OP_POW) return dtype_is_float(t) && dtype_size(t) > 1 ? DT_F32 : DTYPE_COUNT;
   DTypeRule rule = op == OP_XOR ? RULE_BITS : op == OP_ARANGE ? RULE_ARITH : (DTypeRule)op_info[op].dtypes;
-  if (op == OP_SIGMOID || op == OP_SILU || op == OP_TANH) return t == DT_F16 || t == DT_BF16 || t == DT_F32 ? DT_F32 : DTYPE_COUNT;
+  if (op == OP_SIGMOID || op == OP_SILU || op == OP_TANH)
+    return t == DT_F16 || t == DT_BF16 || t == DT_F32 ? DT_F32 : DTYPE_COUNT;
   if (arch_has_dtype(g->p->arch, rule, t)) return t;
-  if (is_bits(op)) return t == DT_I32 ? t : is_byte(t) ? DT_I16 : DTYPE_COUNT;
+  if (is_bits(op)) return dtype_size(t) >= 4 ? t : is_byte(t) ? DT_I16 : DTYPE_COUNT;
+  if (as_signed(op, t) != t) return as_signed(op, t);
   if (t == DT_BF16) return op == OP_SHL || op == OP_SHR ? DTYPE_COUNT : DT_F32;
   if (float_only) return DTYPE_COUNT;
   if (is_byte(t)) return DT_I16;
@@ -292,7 +354,7 @@ static void compute(Lg *g, const Nest *n, StmtOp op, DType w, Opd *in, Opd dst) 
   bool is_float = dtype_is_float(w);
   Opd t;
   if (is_bits(op)) {
-    if (w == DT_I32) bits32(g, n, op, in[0], in[1], dst);
+    if (dtype_size(w) >= 4) bits_wide(g, n, op, op == OP_NOT ? 1 : 2, in, dst);
     else bits16(g, n, op, w, in[0], in[1], dst);
     return;
   }
@@ -306,6 +368,9 @@ static void compute(Lg *g, const Nest *n, StmtOp op, DType w, Opd *in, Opd dst) 
   case OP_SIGMOID:
   case OP_SILU:
   case OP_TANH: exp_family(g, n, op, in[0], dst); return;
+  case OP_SIN:
+  case OP_COS:
+  case OP_POW: lg_math(g, n, op, in[0], in[1], dst); return;
   case OP_ABS:
     if (is_float) break;
     t = lg_temp(g, n, w);
@@ -352,6 +417,7 @@ DType lg_common(DType a, DType b) {
 
 /* arg: inputs in order, the destination last; all over n, not yet prepared. */
 static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
+  read_signed(g, op, arg, n_in);
   Opd *dst = &arg[n_in], in[LG_MAX_IN] = {0};
   DType t = opd_type(dst), c = t;
   Finish f;
@@ -367,29 +433,33 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
     for (int i = 0; i < n_in; i++)
       if (arg[i].scalar) arg[i].scalar = lg_hoist(g, arg[i].scalar);
     lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst->r.buf->name, lg_shape(g, &dst->r)),
-                   arena_printf(g->a, "the vector unit does not compute %s", dtype_info[c].name), "use i32, i16, f16 or f32 tiles");
+                   arena_printf(g->a, "the vector unit does not compute %s", dtype_info[c].name),
+                   "use i32, i16, f16 or f32 tiles");
     lg_by_element(g, n, op, arg, n_in + 1);
     return;
   }
   lg_prepare(g, n, arg, n_in + 1, accumulates, &f);
   for (int i = 0; i < n_in; i++)
-    in[i] = arg[i].scalar ? lg_scalar(op == OP_DIV ? arg[i].scalar : lg_scalar_as(g, w, arg[i].scalar)) : lg_as(g, n, arg[i], w);
+    in[i] = arg[i].scalar ? lg_scalar(op == OP_DIV ? arg[i].scalar : lg_scalar_as(g, w, arg[i].scalar))
+                          : lg_as(g, n, arg[i], w);
   if (n_in == 1 && in[0].scalar) in[0] = lg_filled(g, n, in[0], w);
   bool fresh = !arg[0].scalar && opd_type(&arg[0]) != w && lg_is_full(n, &arg[0]);
   Opd out = w == t ? *dst : accumulates ? lg_as(g, n, *dst, w) : fresh ? in[0] : lg_temp(g, n, w);
   compute(g, n, op, w, in, out);
   if (w != t) {
-    if (!dtype_is_float(w) && !dtype_is_float(t) && dtype_size(t) < dtype_size(w) && leaves_range(op)) lg_wrap(g, n, out, t);
+    if (!dtype_is_float(w) && !dtype_is_float(t) && dtype_size(t) < dtype_size(w) && leaves_range(op))
+      lg_wrap(g, n, out, t);
     lg_cast(g, n, out, *dst, CAST_RINT);
   }
   lg_finish(g, n, dst, &f);
 }
 
-/* ---- statements ---------------------------------------------------------------------------------------------------------- */
+/* ---- statements ----------------------------------------------------------------------------------------------- */
 
 void lg_shape_error(Lg *g, const IrRegion *in, const IrRegion *dst) {
-  Diag *d = diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': %%%s is %s and %%%s is %s; an extent must be the same or 1",
-                     op_info[g->s->op].name, in->buf->name, lg_shape(g, in), dst->buf->name, lg_shape(g, dst));
+  Diag *d =
+      diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': %%%s is %s and %%%s is %s; an extent must be the same or 1",
+               op_info[g->s->op].name, in->buf->name, lg_shape(g, in), dst->buf->name, lg_shape(g, dst));
   diag_fix(g->p->diags, d, "slice %%%s so that the shapes agree", in->buf->name);
   g->failed = true;
 }
@@ -437,7 +507,8 @@ static void fill(Lg *g, Nest *n, Opd scalar, Opd dst) {
   if (t == DT_I64 && ir_is_const(e) && e->i == (int32_t)e->i) via = DT_I32;
   if (t == DT_BOOL || t == DT_U64 || (t == DT_I64 && via == t) || (dtype_is_float(t) && dtype_size(t) == 1)) {
     lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst.r.buf->name, lg_shape(g, &dst.r)),
-                   arena_printf(g->a, "the vector unit does not fill %s", dtype_info[t].name), "use i32, i16, f16 or f32 tiles");
+                   arena_printf(g->a, "the vector unit does not fill %s", dtype_info[t].name),
+                   "use i32, i16, f16 or f32 tiles");
     lg_by_element(g, n, OP_FILL, (Opd[]){lg_scalar(e), dst}, 2);
     return;
   }
@@ -452,6 +523,12 @@ static void fill(Lg *g, Nest *n, Opd scalar, Opd dst) {
 }
 
 static void arange(Lg *g, Nest *n, Opd first, Opd step, Opd dst) {
+  if (as_signed(OP_ARANGE, opd_type(&dst)) != opd_type(&dst)) {
+    DType same = as_signed(OP_ARANGE, opd_type(&dst));
+    first.scalar = same_bits(g, same, first.scalar);
+    step.scalar = same_bits(g, same, step.scalar);
+    dst = reread(g, dst, same);
+  }
   DType t = opd_type(&dst), w = work_type(g, OP_ARANGE, t);
   if (t == DT_I64) w = DT_I32;
   if (w == DTYPE_COUNT) {
@@ -463,7 +540,9 @@ static void arange(Lg *g, Nest *n, Opd first, Opd step, Opd dst) {
   Nest flat = *n;
   flat.flat = true;
   Opd run = w == t && lg_is_dense(g, n, &dst) ? dst : lg_temp(g, &flat, w);
-  lg_put(g, OP_ARANGE, (Opd[]){lg_scalar(lg_scalar_as(g, w, first.scalar)), lg_scalar(lg_scalar_as(g, w, step.scalar)), run}, 3, NO_ATTR, 0);
+  lg_put(g, OP_ARANGE,
+         (Opd[]){lg_scalar(lg_scalar_as(g, w, first.scalar)), lg_scalar(lg_scalar_as(g, w, step.scalar)), run}, 3,
+         NO_ATTR, 0);
   if (run.r.buf != dst.r.buf) {
     if (w != t) run = lg_as(g, &flat, run, t);
     lg_copy(g, n, run, dst);
@@ -476,6 +555,11 @@ static void convert(Lg *g, Nest *n, Opd *arg, CastMode mode) {
   DType from = opd_type(&arg[0]), to = opd_type(&arg[1]);
   bool whole = from == to && dtype_is_float(to) && mode != CAST_NONE;
   Finish f;
+  if (from != to && dtype_size(from) > 1 && dtype_size(from) == dtype_size(to) && !arg[0].scalar &&
+      !dtype_is_float(from) && !dtype_is_float(to)) { /* signed and unsigned: the same bits */
+    arg[0] = reread(g, arg[0], to);
+    from = to;
+  }
   if (from == to && !whole) {
     lg_copy(g, n, arg[0], arg[1]);
     return;

@@ -1,12 +1,12 @@
 /* legalize_reduce.c - sums, maxima and minima over one axis.
  *
- * Last axis: wide rows are folded by elementwise ops over 256-byte column chunks into one chunk a row, which row_sum, row_max
- * or row_min then reduces. A single long row is folded in halves and its partial results again. Another axis: the tile is
- * folded in halves (or row by row) with elementwise ops. Tails are exact; an extent known only at run time is padded with the
- * neutral element.
+ * Last axis: wide rows are folded by elementwise ops over 256-byte column chunks into one chunk a row, which row_sum,
+ * row_max or row_min then reduces. A single long row is folded in halves and its partial results again. Another axis:
+ * the tile is folded in halves (or row by row) with elementwise ops. Tails are exact; an extent known only at run time
+ * is padded with the neutral element.
  *
- * f16 and bf16 sums run in f32. Small ints are exact in f32; i32 goes through two halves of 16 bits, for the maximum with the
- * high half deciding: x = h * 65536 + l; with H = max h the wanted low half is max(l + (h - H) * 65536). */
+ * f16 and bf16 sums run in f32. Small ints are exact in f32; i32 goes through two halves of 16 bits, for the maximum
+ * with the high half deciding: x = h * 65536 + l; with H = max h the wanted low half is max(l + (h - H) * 65536). */
 #include "legalize.h"
 
 #include <math.h>
@@ -72,7 +72,8 @@ static void reduce_run(Lg *g, const Nest *n, Kind kind, Opd src, Opd dst) {
     return;
   }
   int64_t lines = count / e, tail = count % e, half = max_i64(lines / 2, 1);
-  Nest acc_n = {.n = 2, .ext = {ir_i32(g->k, half), ir_i32(g->k, e)}, .max = {half, e}, .flat = true}, line_n = without(&acc_n, 0);
+  Nest acc_n = {.n = 2, .ext = {ir_i32(g->k, half), ir_i32(g->k, e)}, .max = {half, e}, .flat = true},
+       line_n = without(&acc_n, 0);
   Opd acc = lg_temp(g, &acc_n, t), first = part(g, &acc_n, acc, 0, ir_i32(g->k, 0), NULL);
   Opd low = slice(g, n, src, 0, 0, half * e);
   if (lines == 1) lg_put(g, OP_MOVE, (Opd[]){low, acc}, 2, NO_ATTR, 0);
@@ -134,7 +135,8 @@ static bool one_row_group(const Nest *n, const Opd *src, const Opd *dst) {
   return true;
 }
 
-/* f16 or f32 tile in order, last dimension constant, to dst over the other dimensions (contiguous, any element start). */
+/* f16 or f32 tile in order, last dimension constant, to dst over the other dimensions (contiguous, any element
+ * start). */
 static void reduce_rows(Lg *g, Nest n, Kind kind, Opd src, Opd dst) {
   DType t = opd_type(&src);
   int64_t e = g->p->arch->repeat_bytes / dtype_size(t), rows = 1, chunks = ceil_div(n.max[n.n - 1], e);
@@ -219,7 +221,7 @@ static Opd fold_axis(Lg *g, Nest n, int d, Kind kind, Opd src) {
   return first;
 }
 
-/* ---- the statement ----------------------------------------------------------------------------------------------------- */
+/* ---- the statement -------------------------------------------------------------------------------------------- */
 
 /* The dtype the reduction runs in: `last` axis needs f16 or f32 (i32: halves), others what elementwise ops take. */
 static DType reduce_type(StmtOp op, DType src, DType dst, bool last, int64_t count) {
@@ -241,7 +243,8 @@ static void by_element(Lg *g, const Nest *n, int d, const Opd *src, const Opd *d
   StmtOp op = kind_of(g->s->op).fold;
   IrBlock *saved;
   lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", src->r.buf->name, lg_shape(g, &src->r)),
-                 arena_printf(g->a, "the vector unit does not reduce %s", dtype_info[opd_type(src)].name), "use i32, f16 or f32 tiles");
+                 arena_printf(g->a, "the vector unit does not reduce %s", dtype_info[opd_type(src)].name),
+                 "use i32, f16 or f32 tiles");
   if (!rest.n) rest = (Nest){.n = 1, .ext = {ir_i32(g->k, 1)}, .max = {1}};
   if (!keep) {
     Opd first = part(g, n, *src, d, ir_i32(g->k, 0), NULL);
@@ -320,8 +323,9 @@ static bool operands(Lg *g, Nest *n, int *d, Opd *src, Opd *dst, Nest *rest) {
   ok = ok && out_n.n == rest->n;
   for (int i = 0; ok && i < rest->n; i++) ok = lg_same(g, out_n.ext[i], rest->ext[i]);
   if (ok) return true;
-  Diag *e = diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s' over dim(%lld) of %%%s%s does not give the shape of %%%s%s",
-                     op_info[g->s->op].name, (long long)dim, s->buf->name, lg_shape(g, s), o->buf->name, lg_shape(g, o));
+  Diag *e =
+      diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s' over dim(%lld) of %%%s%s does not give the shape of %%%s%s",
+               op_info[g->s->op].name, (long long)dim, s->buf->name, lg_shape(g, s), o->buf->name, lg_shape(g, o));
   diag_fix(g->p->diags, e, "the result has the source's shape without that dimension, or with extent 1 there");
   g->failed = true;
   return false;

@@ -1,13 +1,15 @@
 /* lower.c - data movement and matrix products become instructions.
  *
- * Copies: the two memories name the instruction. The GM side is clamped to the tensor: an extent that may pass the end becomes
- * min(extent, shape - offset); nothing is clamped that is proven to fit. When the window can be smaller than the local tile, the tile
- * is filled with the pad value first (in UB by the vector unit, in L1 by MTE2), under an `if` when that is only known at run time.
+ * Copies: the two memories name the instruction. The GM side is clamped to the tensor: an extent that may pass the end
+ * becomes min(extent, shape - offset); nothing is clamped that is proven to fit. When the window can be smaller than
+ * the local tile, the tile is filled with the pad value first (in UB by the vector unit, in L1 by MTE2), under an `if`
+ * when that is only known at run time.
  *
- * Products: `gemm` on L1 operands is cut into L0 tiles. One half of L0A and one half of L0B hold an operand tile each, so that MTE1 loads
- * the next step while the cube multiplies; k is the innermost loop and accumulates in L0C.
+ * Products: `gemm` on L1 operands is cut into L0 tiles. One half of L0A and one half of L0B hold an operand tile each,
+ * so that MTE1 loads the next step while the cube multiplies; k is the innermost loop and accumulates in L0C.
  *
- * Accumulators: the cube overwrites L0C when `init` holds, so `fill 0` on an accumulator becomes a flag that the next product takes. */
+ * Accumulators: the cube overwrites L0C when `init` holds, so `fill 0` on an accumulator becomes a flag that the next
+ * product takes. */
 #include "pass.h"
 
 #include <string.h>
@@ -59,28 +61,33 @@ static IrExpr *clamp(Ctx *c, const IrRegion *r, int d) {
 }
 
 static bool copy_shape_error(Ctx *c, const IrStmt *s, const IrRegion *src, const IrRegion *dst, const char *fix) {
-  Diag *g = diag_add(c->p->diags, DIAG_COPY_SHAPE, s->loc, "copy of %s from %%%s into %s of %%%s: the shapes do not agree",
-                     shape_text(c, src), src->buf->name, shape_text(c, dst), dst->buf->name);
+  Diag *g =
+      diag_add(c->p->diags, DIAG_COPY_SHAPE, s->loc, "copy of %s from %%%s into %s of %%%s: the shapes do not agree",
+               shape_text(c, src), src->buf->name, shape_text(c, dst), dst->buf->name);
   diag_other(c->p->diags, g, dst->buf->loc, "%%%s is declared here", dst->buf->name);
   diag_fix(c->p->diags, g, "%s", fix);
   return false;
 }
 
 /* Pairs the dimensions of the GM and the local side and clamps. `into_local`: GM is the source. */
-static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local, bool into_local, Window *w) {
+static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local, bool into_local,
+                        Window *w) {
   const IrRegion *src = into_local ? gm : local, *dst = into_local ? local : gm;
   Dims g = active_dims(gm), l = active_dims(local);
   *w = (Window){*gm, *local, NULL, false, NULL};
   for (int d = 0; d < gm->buf->rank; d++) {
     if (!ir_is_int(gm->ext[d], 1)) continue;
     IrExpr *inside = op2(c, EX_LT, gm->off[d], gm->buf->shape[d]);
-    if (!ir_prove_le(c->k, op2(c, EX_ADD, gm->off[d], num(c, 1)), gm->buf->shape[d])) w->guard = land(c, w->guard, inside);
+    if (!ir_prove_le(c->k, op2(c, EX_ADD, gm->off[d], num(c, 1)), gm->buf->shape[d]))
+      w->guard = land(c, w->guard, inside);
   }
   if (g.n != l.n) {
-    /* A tile with a dimension the tensor does not have (or the other way round) still agrees if one side is all ones there. */
+    /* A tile with a dimension the tensor does not have (or the other way round) still agrees if one side is all ones
+     * there. */
     bool gm_point = g.n == 0, local_point = l.n == 0;
     if (!gm_point && !local_point && g.n > l.n)
-      return copy_shape_error(c, s, src, dst, "slice the tensor so that both sides have the same number of dimensions larger than 1");
+      return copy_shape_error(c, s, src, dst,
+                              "slice the tensor so that both sides have the same number of dimensions larger than 1");
   }
   int shift = l.n - g.n; /* inner dimensions pair up */
   for (int i = 0; i < l.n; i++) {
@@ -88,9 +95,11 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
     IrExpr *have = i >= shift ? clamp(c, gm, g.dim[i - shift]) : num(c, 1);
     IrExpr *full = i >= shift ? gm->ext[g.dim[i - shift]] : num(c, 1);
     if (full->op == EX_INT && local->ext[ld]->op == EX_INT && full->i > local->ext[ld]->i)
-      return copy_shape_error(c, s, src, dst,
-                              into_local ? "make the tile as large as the slice, or copy a smaller slice (for a long dimension: a loop over tiles)"
-                                         : "write a slice no larger than the tile");
+      return copy_shape_error(
+          c, s, src, dst,
+          into_local
+              ? "make the tile as large as the slice, or copy a smaller slice (for a long dimension: a loop over tiles)"
+              : "write a slice no larger than the tile");
     if (!ir_prove_le(c->k, full, local->ext[ld])) have = op2(c, EX_MIN, have, local->ext[ld]);
     if (!ir_prove_le(c->k, local->ext[ld], have)) {
       IrExpr *less = op2(c, EX_LT, have, local->ext[ld]);
@@ -109,7 +118,7 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
   return true;
 }
 
-/* ---- emitting ------------------------------------------------------------------------------------------------------ */
+/* ---- emitting ------------------------------------------------------------------------------------------------- */
 
 typedef struct { Ctx *c; IrBlock *into; Loc loc; } Out;
 
@@ -140,7 +149,8 @@ static IrStmt *emit_for(Out *o, const char *name, int64_t n, Out *body) {
   return s;
 }
 
-static IrBuf *emit_alloc(Ctx *c, const char *name, DType t, Space space, Layout layout, int rank, IrExpr **shape, Loc loc) {
+static IrBuf *emit_alloc(Ctx *c, const char *name, DType t, Space space, Layout layout, int rank, IrExpr **shape,
+                         Loc loc) {
   IrBuf *b = ir_new_buf(c->k, name, t, space, rank, shape, loc);
   b->layout = layout;
   IrStmt *s = ir_new_stmt(c->k, ST_ALLOC, loc);
@@ -149,7 +159,7 @@ static IrBuf *emit_alloc(Ctx *c, const char *name, DType t, Space space, Layout 
   return b;
 }
 
-/* ---- copies ----------------------------------------------------------------------------------------------------------- */
+/* ---- copies --------------------------------------------------------------------------------------------------- */
 
 static void keep_attr(IrKernel *k, const IrStmt *from, IrStmt *to, AttrKey key) {
   IrExpr *e = ir_attr(from, key);
@@ -165,7 +175,8 @@ static IrRegion temp_like(Ctx *c, const IrRegion *r, DType t, Loc loc) {
   if (!n) shape[n++] = num(c, 1);
   IrExpr *cols = shape[n - 1];
   if (n > 1 && cols->op == EX_INT) shape[n - 1] = num(c, round_up(cols->i, dtype_c0(t)));
-  IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.%s", r->buf->name, dtype_info[t].name), t, SPACE_UB, LAYOUT_ND, n, shape, loc);
+  IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.%s", r->buf->name, dtype_info[t].name), t, SPACE_UB, LAYOUT_ND,
+                        n, shape, loc);
   IrRegion whole = ir_whole(c->k, b);
   whole.ext[n - 1] = cols;
   return whole;
@@ -177,8 +188,10 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
   if (gm.buf->type != local.buf->type) {
     if (to_l1) {
       c->ok = false;
-      Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "copy from %%%s (%s) to %%%s (%s) in L1 would have to convert the dtype; the DMA cannot",
-                         gm.buf->name, dtype_info[gm.buf->type].name, local.buf->name, dtype_info[local.buf->type].name);
+      Diag *g =
+          diag_add(c->p->diags, DIAG_COPY_PATH, s->loc,
+                   "copy from %%%s (%s) to %%%s (%s) in L1 would have to convert the dtype; the DMA cannot",
+                   gm.buf->name, dtype_info[gm.buf->type].name, local.buf->name, dtype_info[local.buf->type].name);
       diag_fix(c->p->diags, g, "give both the same dtype, or convert in UB first");
       return;
     }
@@ -195,7 +208,8 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
   if (w.smaller && (!to_l1 || offset_zero)) {
     Out in = emit_if(o, w.always_smaller ? NULL : w.smaller);
     IrExpr *pad = ir_attr(s, ATTR_PAD);
-    if (!pad) pad = dtype_is_float(target.buf->type) ? ir_float(c->k, target.buf->type, 0) : ir_int(c->k, target.buf->type, 0);
+    if (!pad)
+      pad = dtype_is_float(target.buf->type) ? ir_float(c->k, target.buf->type, 0) : ir_int(c->k, target.buf->type, 0);
     pad = ir_cast(c->k, target.buf->type, pad);
     emit2(&in, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), target);
     if (!to_l1) behind = pad;
@@ -226,15 +240,16 @@ static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegio
 
 static void no_path(Ctx *c, const IrStmt *s, const IrBuf *src, const IrBuf *dst) {
   c->ok = false;
-  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "no data path from %s (%%%s) to %s (%%%s) on %s", space_info[src->space].name, src->name,
-                     space_info[dst->space].name, dst->name, c->p->arch->name);
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "no data path from %s (%%%s) to %s (%%%s) on %s",
+                     space_info[src->space].name, src->name, space_info[dst->space].name, dst->name, c->p->arch->name);
   diag_other(c->p->diags, g, dst->loc, "%%%s is declared here", dst->name);
   diag_fix(c->p->diags, g, "go through global memory, or through a memory that has a path to both");
 }
 
 static bool lower_copy(Ctx *c, Out *o, const IrStmt *s);
 
-/* A copy of several planes becomes a loop of copies of matrices: the outermost dimensions of both sides that are not 1 are peeled together. */
+/* A copy of several planes becomes a loop of copies of matrices: the outermost dimensions of both sides that are not 1
+ * are peeled together. */
 static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
   Dims d[2] = {active_dims(&s->args[0].region), active_dims(&s->args[1].region)};
   const IrRegion *r[2] = {&s->args[0].region, &s->args[1].region};
@@ -291,7 +306,7 @@ static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
   return true;
 }
 
-/* ---- accumulators that a fill clears -------------------------------------------------------------------------------- */
+/* ---- accumulators that a fill clears -------------------------------------------------------------------------- */
 
 static bool touches(const IrStmt *s, const IrBuf *b) {
   for (int i = 0; i < s->n_args; i++)
@@ -315,7 +330,8 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
   IrExpr *v = s->args[0].scalar;
   if (!((v->op == EX_INT && v->i == 0) || (v->op == EX_FLOAT && v->f == 0))) {
     c->ok = false;
-    Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "%%%s is an accumulator in L0C; it can start at zero only", acc->name);
+    Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "%%%s is an accumulator in L0C; it can start at zero only",
+                       acc->name);
     diag_fix(c->p->diags, g, "clear it, and add the constant after the product");
     return;
   }
@@ -370,7 +386,7 @@ static IrVar *zero_flag(Ctx *c, const IrBuf *acc) {
 
 static bool static_fill_follows(const IrStmt *gemm) { return ir_attr(gemm, ATTR_INIT) != NULL; }
 
-/* ---- products ------------------------------------------------------------------------------------------------------------ */
+/* ---- products ------------------------------------------------------------------------------------------------- */
 
 typedef struct { int64_t m, n, k, mt, nt, kt; bool ta, tb; } Tiling;
 
@@ -397,21 +413,25 @@ static bool gemm_sizes(Ctx *c, const IrStmt *s, Tiling *t) {
     t->n = t->tb ? br : bc;
   }
   if (two && t->k == (t->tb ? bc : br) && t->m == cr && t->n == cc) return true;
-  Diag *g = diag_add(c->p->diags, DIAG_GEMM_SHAPE, s->loc, "product of %%%s %s%s and %%%s %s%s into %%%s %s: the shapes do not agree", A->buf->name,
-                     shape_text(c, A), t->ta ? " transposed" : "", B->buf->name, shape_text(c, B), t->tb ? " transposed" : "", C->buf->name,
-                     shape_text(c, C));
-  diag_fix(c->p->diags, g, two ? "op(A) is (m, k), op(B) is (k, n), C is (m, n)" : "operands are constant-size matrices: all but the last two extents 1");
+  Diag *g = diag_add(c->p->diags, DIAG_GEMM_SHAPE, s->loc,
+                     "product of %%%s %s%s and %%%s %s%s into %%%s %s: the shapes do not agree", A->buf->name,
+                     shape_text(c, A), t->ta ? " transposed" : "", B->buf->name, shape_text(c, B),
+                     t->tb ? " transposed" : "", C->buf->name, shape_text(c, C));
+  diag_fix(c->p->diags, g,
+           two ? "op(A) is (m, k), op(B) is (k, n), C is (m, n)"
+               : "operands are constant-size matrices: all but the last two extents 1");
   return false;
 }
 
 static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
-  static const DType ok[][3] = {{DT_F16, DT_F16, DT_F32}, {DT_BF16, DT_BF16, DT_F32}, {DT_F32, DT_F32, DT_F32}, {DT_I8, DT_I8, DT_I32}};
+  static const DType ok[][3] = {
+      {DT_F16, DT_F16, DT_F32}, {DT_BF16, DT_BF16, DT_F32}, {DT_F32, DT_F32, DT_F32}, {DT_I8, DT_I8, DT_I32}};
   DType t[3];
   for (int i = 0; i < 3; i++) t[i] = s->args[i].region.buf->type;
   for (size_t i = 0; i < TL_COUNT(ok); i++)
     if (!memcmp(ok[i], t, sizeof t)) return true;
-  Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "the cube of %s does not multiply %s by %s into %s", c->p->arch->name, dtype_info[t[0]].name,
-                     dtype_info[t[1]].name, dtype_info[t[2]].name);
+  Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "the cube of %s does not multiply %s by %s into %s",
+                     c->p->arch->name, dtype_info[t[0]].name, dtype_info[t[1]].name, dtype_info[t[2]].name);
   diag_fix(c->p->diags, g, "float16, bfloat16 and float32 operands accumulate in float32, int8 in int32");
   return false;
 }
@@ -458,8 +478,8 @@ static IrRegion l0_tile(Ctx *c, IrBuf *b, IrExpr *version, int64_t rows, int64_t
 }
 
 /* One L0 step: [m0 +: mt] x [n0 +: nt] x [k0 +: kt]. */
-static void emit_step(Out *o, const IrStmt *s, const Tiling *t, const L0 *l, IrExpr *m0, int64_t mt, IrExpr *n0, int64_t nt, IrExpr *k0, int64_t kt,
-                      IrExpr *init) {
+static void emit_step(Out *o, const IrStmt *s, const Tiling *t, const L0 *l, IrExpr *m0, int64_t mt, IrExpr *n0,
+                      int64_t nt, IrExpr *k0, int64_t kt, IrExpr *init) {
   Ctx *c = o->c;
   const IrRegion *A = &s->args[0].region, *B = &s->args[1].region, *C = &s->args[2].region;
   IrExpr *yes = ir_int(c->k, DT_BOOL, 1);
@@ -477,7 +497,8 @@ static void emit_step(Out *o, const IrStmt *s, const Tiling *t, const L0 *l, IrE
 }
 
 /* The k steps of one [mt, nt] tile of the accumulator: a loop of whole steps and a tail. */
-static void emit_k(Out *o, const IrStmt *s, const Tiling *t, L0 *l, IrExpr *m0, int64_t mt, IrExpr *n0, int64_t nt, IrExpr *init) {
+static void emit_k(Out *o, const IrStmt *s, const Tiling *t, L0 *l, IrExpr *m0, int64_t mt, IrExpr *n0, int64_t nt,
+                   IrExpr *init) {
   Ctx *c = o->c;
   int64_t whole = t->k / t->kt, tail = t->k % t->kt;
   if (whole == 1 && !tail) {
@@ -485,7 +506,8 @@ static void emit_k(Out *o, const IrStmt *s, const Tiling *t, L0 *l, IrExpr *m0, 
     IrStmt *up = s->block->parent;
     while (up && up->op == ST_IF) up = up->block->parent;
     bool countable = up && up->op == ST_FOR && ir_is_int(up->loop.step, 1);
-    l->version = countable ? op2(c, EX_MOD, op2(c, EX_SUB, ir_var(c->k, up->loop.var), up->loop.lo), num(c, 2)) : num(c, 0);
+    l->version =
+        countable ? op2(c, EX_MOD, op2(c, EX_SUB, ir_var(c->k, up->loop.var), up->loop.lo), num(c, 2)) : num(c, 0);
     emit_step(o, s, t, l, m0, mt, n0, nt, num(c, 0), t->kt, init);
     return;
   }
@@ -493,7 +515,8 @@ static void emit_k(Out *o, const IrStmt *s, const Tiling *t, L0 *l, IrExpr *m0, 
   IrExpr *kk = num(c, 0);
   if (whole > 1) kk = ir_var(c->k, emit_for(o, "kk", whole, &body)->loop.var);
   l->version = op2(c, EX_MOD, kk, num(c, 2));
-  emit_step(&body, s, t, l, m0, mt, n0, nt, op2(c, EX_MUL, kk, num(c, t->kt)), t->kt, op2(c, EX_LAND, init, op2(c, EX_EQ, kk, num(c, 0))));
+  emit_step(&body, s, t, l, m0, mt, n0, nt, op2(c, EX_MUL, kk, num(c, t->kt)), t->kt,
+            op2(c, EX_LAND, init, op2(c, EX_EQ, kk, num(c, 0))));
   if (tail) {
     l->version = num(c, whole % 2);
     emit_step(o, s, t, l, m0, mt, n0, nt, num(c, whole * t->kt), tail, num(c, 0));
@@ -510,8 +533,11 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
   choose_tiling(c, &t, type);
   IrExpr *two = num(c, 2);
   IrExpr *sa[3] = {two, num(c, t.mt), num(c, t.kt)}, *sb[3] = {two, num(c, t.kt), num(c, t.nt)};
-  L0 l = {emit_alloc(c, arena_printf(c->p->arena, "%s.l0a", s->args[0].region.buf->name), type, SPACE_L0A, LAYOUT_ZZ, 3, sa, s->loc),
-          emit_alloc(c, arena_printf(c->p->arena, "%s.l0b", s->args[1].region.buf->name), type, SPACE_L0B, LAYOUT_ZN, 3, sb, s->loc), NULL};
+  L0 l = {emit_alloc(c, arena_printf(c->p->arena, "%s.l0a", s->args[0].region.buf->name), type, SPACE_L0A, LAYOUT_ZZ, 3,
+                     sa, s->loc),
+          emit_alloc(c, arena_printf(c->p->arena, "%s.l0b", s->args[1].region.buf->name), type, SPACE_L0B, LAYOUT_ZN, 3,
+                     sb, s->loc),
+          NULL};
   l.a0->why = l.b0->why = "step of a matrix product, two versions";
   IrExpr *init = ir_attr(s, ATTR_INIT);
   IrVar *flag = static_fill_follows(s) ? NULL : zero_flag(c, s->args[2].region.buf);
@@ -525,11 +551,12 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
     taken->set.value = ir_int(c->k, DT_BOOL, 0);
     ir_append(o->into, taken);
   }
-  pass_remark(c->p, "lower", s->loc, "product (%lld, %lld) x (%lld, %lld): L0 steps of %lld x %lld x %lld", (long long)t.m, (long long)t.k,
-              (long long)t.k, (long long)t.n, (long long)t.mt, (long long)t.nt, (long long)t.kt);
+  pass_remark(c->p, "lower", s->loc, "product (%lld, %lld) x (%lld, %lld): L0 steps of %lld x %lld x %lld",
+              (long long)t.m, (long long)t.k, (long long)t.k, (long long)t.n, (long long)t.mt, (long long)t.nt,
+              (long long)t.kt);
 }
 
-/* ---- driver ----------------------------------------------------------------------------------------------------------------- */
+/* ---- driver --------------------------------------------------------------------------------------------------- */
 
 static bool lower_stmt(IrStmt *s, void *user) {
   Ctx *c = user;
@@ -542,7 +569,8 @@ static bool lower_stmt(IrStmt *s, void *user) {
   } else if (s->op == OP_FILL && s->args[1].region.buf->space == SPACE_L0C) {
     lower_acc_fill(c, &o, s);
   } else if (s->op == OP_FILL && s->args[1].region.buf->space == SPACE_L1) {
-    emit2(&o, OP_L1_FILL, ir_arg_scalar(ir_cast(c->k, s->args[1].region.buf->type, s->args[0].scalar)), s->args[1].region);
+    emit2(&o, OP_L1_FILL, ir_arg_scalar(ir_cast(c->k, s->args[1].region.buf->type, s->args[0].scalar)),
+          s->args[1].region);
   } else {
     return true;
   }

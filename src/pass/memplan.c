@@ -25,6 +25,7 @@ typedef struct {
 } Ctx;
 
 static void touch(Ctx *c, const IrBuf *b, uint32_t at) {
+  if (b->view) touch(c, b->view, at); /* what it views lives as long */
   Life *l = &c->life[b->id];
   if (!l->used) l->from = l->to = at;
   l->used = true;
@@ -59,7 +60,7 @@ static bool collect(IrStmt *s, void *user) {
 
 static void probe_load(IrExpr *e, void *user) {
   Ctx *c = user;
-  if (e->op == EX_LOAD && e->buf == c->probe && !c->state) c->state = 2;
+  if (e->op == EX_LOAD && ir_root(e->buf) == c->probe && !c->state) c->state = 2;
 }
 static void probe_expr(IrExpr **e, void *user) { ir_walk_expr(*e, probe_load, user); }
 
@@ -75,12 +76,12 @@ static bool probe_first(IrStmt *s, void *user) {
   int n_in = ir_n_in(s->op);
   bool reads = false, writes = false;
   for (int i = 0; i < s->n_args; i++) {
-    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != c->probe) continue;
+    if (s->args[i].kind != ARG_REGION || ir_root(s->args[i].region.buf) != c->probe) continue;
     if (i < n_in || op_info[s->op].out[i - n_in] != 'w') reads = true;
-    else writes = is_whole(&s->args[i].region);
+    else writes = is_whole(&s->args[i].region) && s->args[i].region.buf == c->probe;
     if (i >= n_in && !writes) reads = true;
   }
-  if (s->op == ST_STORE && s->store.buf == c->probe) reads = true;
+  if (s->op == ST_STORE && ir_root(s->store.buf) == c->probe) reads = true;
   if (!c->state && (reads || writes)) c->state = !reads && s->block == c->top ? 1 : 2;
   return c->state == 0;
 }
@@ -204,13 +205,21 @@ static bool plan_space(Ctx *c, Space s) {
   Life **list = arena_array(c->p->arena, Life *, k->bufs.len);
   int n = 0;
   for (uint32_t i = 1; i < k->bufs.len; i++)
-    if (k->bufs.data[i]->space == s && c->life[i].used) list[n++] = &c->life[i];
+    if (k->bufs.data[i]->space == s && c->life[i].used && !k->bufs.data[i]->view) list[n++] = &c->life[i];
   qsort(list, (size_t)n, sizeof *list, larger_first);
   int64_t limit = c->p->arch->space[s].bytes, align = c->p->arch->space[s].align;
   if (!hand_overlap(c, list, n)) return false;
   if (place(list, n, limit, align, false)) return true;
-  if (c->p->auto_memory && place(list, n, limit, align, true)) {
+  if (place(list, n, limit, align, true)) {
     pass_remark(c->p, "memplan", k->loc, "%s: buffers whose lives do not overlap share addresses", space_info[s].name);
+    return true;
+  }
+  int64_t physical = c->p->arch->space[s].physical;
+  if (place(list, n, physical, align, true)) {
+    Diag *g = diag_add(c->p->diags, DIAG_MEM_RESERVED, list[0]->buf->loc,
+                       "the buffers in %s reach into its last %lld bytes, which the toolkit keeps for itself", space_info[s].name,
+                       (long long)(physical - limit));
+    diag_fix(c->p->diags, g, "keep to %lld bytes: a little less in %%%s", (long long)limit, list[0]->buf->name);
     return true;
   }
   overflow(c, s, list, n);
@@ -238,7 +247,7 @@ bool pass_memplan(PassCtx *p) {
     Life *l = &c.life[i];
     l->buf = k->bufs.data[i];
     l->by_hand = l->buf->addr >= 0;
-    if (l->buf->space == SPACE_GM || !l->used) continue;
+    if (l->buf->space == SPACE_GM || !l->used || l->buf->view) continue;
     l->bytes = ir_buf_bytes(l->buf);
     if (l->bytes < 0) {
       Diag *g = diag_add(p->diags, DIAG_MEM_DYNAMIC, l->buf->loc, "%%%s stands in %s and its size is not a constant",
@@ -246,11 +255,16 @@ bool pass_memplan(PassCtx *p) {
       diag_fix(p->diags, g, "give it a constant shape, the largest it can need; copies clamp to what is there");
       ok = false;
     }
+    bool temp = l->buf->id >= p->n_user_bufs;
+    if (temp && (l->buf->space == SPACE_L0A || l->buf->space == SPACE_L0B)) continue; /* a product loads what it reads: nothing lives on */
     extend_over_loops(&c, l);
+    if (!p->auto_memory && !temp) l->from = 0, l->to = k->n_stmts; /* only temporaries of the compiler share */
   }
   bool planned = ok;
   for (int s = 0; s < SPACE_COUNT; s++)
     if (ok && s != SPACE_GM && space_info[s].physical) planned &= plan_space(&c, (Space)s);
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (k->bufs.data[i]->view) k->bufs.data[i]->addr = ir_root(k->bufs.data[i])->addr;
   if (planned) ir_walk(&k->body, drop_unused, &c);
   return planned;
 }

@@ -36,11 +36,24 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Where a text that an earlier run printed goes on. -1: it names no pass. */
+static int resume(PassCtx *p, uint32_t *facts) {
+  if (!p->k->stage) return 0;
+  for (int i = 0; i < pass_count; i++) {
+    *facts = (*facts & ~pass_table[i].breaks) | pass_table[i].gives;
+    if (!strcmp(p->k->stage, pass_table[i].name)) return i + 1;
+  }
+  diag_add(p->diags, DIAG_NO_SUCH_PASS, p->k->loc, "the text stands after pass '%s', which does not exist", p->k->stage);
+  return -1;
+}
+
 bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
   uint32_t facts = 0;
   if (p->k->level == LEVEL_LOWERED) return true;
   p->n_user_bufs = p->k->bufs.len;
-  for (int i = 0; i < pass_count; i++) {
+  int first = resume(p, &facts);
+  if (first < 0) return false;
+  for (int i = first; i < pass_count; i++) {
     const Pass *pass = &pass_table[i];
     if ((facts & pass->needs) != pass->needs) {
       diag_add(p->diags, DIAG_INTERNAL, p->k->loc, "pass '%s' runs before what it needs", pass->name);
@@ -50,6 +63,7 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
     uint32_t before = p->diags->n_errors;
     if (!pass->run(p) || p->diags->n_errors != before) return false;
     ir_renumber(p->k);
+    p->k->stage = pass->name;
     double seconds = now() - t0;
     facts = (facts & ~pass->breaks) | pass->gives;
     if (facts & FACT_SYNCED) {

@@ -129,12 +129,19 @@ static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b) {
               loop->loop.var->name);
 }
 
+static bool has_view(const IrKernel *k, const IrBuf *b) {
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (k->bufs.data[i]->view == b) return true;
+  return b->view != NULL;
+}
+
 static bool visit_loop(IrStmt *s, void *user) {
   PassCtx *p = user;
   if (s->op != ST_FOR || s->loop.stages < 2) return true;
   for (uint32_t i = 1; i < p->k->bufs.len; i++) {
     IrBuf *b = p->k->bufs.data[i];
-    if ((b->space != SPACE_L1 && b->space != SPACE_UB) || b->rank >= IR_MAX_RANK || b->addr >= 0) continue;
+    if ((b->space != SPACE_L1 && b->space != SPACE_UB) || b->rank >= IR_MAX_RANK || b->addr >= 0 || has_view(p->k, b))
+      continue;
     Probe q = {.k = p->k, .loop = s, .buf = b};
     ir_walk(&s->body, probe_stmt, &q);
     if (q.inside && q.fresh && q.gm && uses_in(&s->body, b) == uses_in(&p->k->body, b)) give_versions(p, s, b);

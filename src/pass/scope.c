@@ -49,9 +49,22 @@ static bool collect(IrStmt *s, void *user) {
   return true;
 }
 
+static void add_uses(Use *to, const Use *from) {
+  for (int i = 0; i < USE_COUNT; i++)
+    if (!to->first[i]) to->first[i] = from->first[i];
+  to->uses |= from->uses;
+}
+
 Use *scope_uses(PassCtx *p) {
   Ctx c = {p, arena_array(p->arena, Use, p->k->bufs.len + 1), false};
   ir_walk(&p->k->body, collect, &c);
+  for (int back = 0; back < 2; back++) /* a buffer and its views are one place */
+    for (uint32_t i = 1; i < p->k->bufs.len; i++) {
+      IrBuf *b = p->k->bufs.data[i];
+      if (!b->view) continue;
+      Use *view = &c.use[b->id], *root = &c.use[ir_root(b)->id];
+      add_uses(back ? view : root, back ? root : view);
+    }
   return c.use;
 }
 
@@ -194,6 +207,34 @@ static bool spread_padding(IrStmt *s, void *user) {
   return true;
 }
 
+static bool same_tile(const IrBuf *a, const IrBuf *b) {
+  bool same = a->rank == b->rank && dtype_size(a->type) == dtype_size(b->type);
+  for (int d = 0; d < a->rank && same; d++) same = ir_expr_equal(a->shape[d], b->shape[d]);
+  return same;
+}
+
+/* Views of the same shape and element size are padded together; a buffer with another view keeps its rows. */
+static void spread_to_views(Ctx *c) {
+  IrKernel *k = c->p->k;
+  for (uint32_t i = 1; i < k->bufs.len; i++) {
+    IrBuf *b = k->bufs.data[i], *root = ir_root(b);
+    Use *view = &c->use[b->id], *whole = &c->use[root->id];
+    if (b == root || !same_tile(b, root) || view->pad == whole->pad) continue;
+    view->pad = whole->pad = true;
+    c->spread = true;
+  }
+}
+
+static void unpad_views(Ctx *c) {
+  IrKernel *k = c->p->k;
+  for (uint32_t i = 1; i < k->bufs.len; i++) {
+    IrBuf *b = k->bufs.data[i];
+    if (!same_tile(b, ir_root(b))) c->use[b->id].pad = c->use[ir_root(b)->id].pad = false;
+  }
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (k->bufs.data[i]->view) c->use[i].pad &= c->use[ir_root(k->bufs.data[i])->id].pad;
+}
+
 static void pad_rows(Ctx *c, IrBuf *b) {
   if (!c->use[b->id].pad || c->use[b->id].uses & USE_MASK) return;
   int last = b->rank - 1;
@@ -212,6 +253,11 @@ bool pass_scope(PassCtx *p) {
   bool ok = true;
   for (uint32_t i = 1; i < k->bufs.len; i++) {
     IrBuf *b = k->bufs.data[i];
+    if (b->view) {
+      choose(b, ir_root(b)->space, "a view");
+      ok &= check_uses(&c, b);
+      continue;
+    }
     if (!space_info[b->space].physical) choose(b, SPACE_UB, "only copied");
     if (b->space == SPACE_GM) continue;
     ok &= check_uses(&c, b);
@@ -221,7 +267,9 @@ bool pass_scope(PassCtx *p) {
   do {
     c.spread = false;
     ir_walk(&k->body, spread_padding, &c);
+    spread_to_views(&c);
   } while (c.spread);
+  unpad_views(&c);
   for (uint32_t i = 1; i < k->bufs.len; i++) pad_rows(&c, k->bufs.data[i]);
   return ok;
 }

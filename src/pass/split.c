@@ -1,12 +1,13 @@
 /* split.c - which side of an AI core executes each statement.
  *
- * Afterwards the kernel body is: all allocs, then at most one `cube { }` and one `vector { }`. Statements that name a side
- * (T.Scope) keep it. The others are sorted by the memories they touch: L1 and L0 are the cube's, UB is the vector cores'.
- * Scalars, loops and ifs belong to both and are copied to each side that needs them; a loop or an if that ends up empty goes.
+ * Afterwards the kernel body is: all allocs, then at most one `cube { }` and one `vector { }`. Statements that name a
+ * side (T.Scope) keep it. The others are sorted by the memories they touch: L1 and L0 are the cube's, UB is the vector
+ * cores'. Scalars, loops and ifs belong to both and are copied to each side that needs them; a loop or an if that ends
+ * up empty goes.
  *
  * What one side makes and the other uses is handed over in split_hand.c.
- * When the kernel does not name the vector cores (vid), they share its tiles (split_share.c); where that cannot be, the first does the work
- * and the second only keeps the flags balanced. */
+ * When the kernel does not name the vector cores (vid), they share its tiles (split_share.c); where that cannot be, the
+ * first does the work and the second only keeps the flags balanced. */
 #include "split.h"
 
 static int side_of_space(Space s) {
@@ -86,11 +87,12 @@ static IrStmt *wrap(PassCtx *p, StmtOp op, Loc loc) {
   return w;
 }
 
-/* ---- the second vector core ------------------------------------------------------------------------------------------ */
+/* ---- the second vector core ----------------------------------------------------------------------------------- */
 
 static bool no_cross(IrStmt *s, void *user) {
   (void)user;
-  return s->op != ST_CROSS_SET && s->op != ST_CROSS_WAIT && s->op != ST_SYNC_ALL && s->op != ST_BREAK && s->op != ST_CONTINUE;
+  return s->op != ST_CROSS_SET && s->op != ST_CROSS_WAIT && s->op != ST_SYNC_ALL && s->op != ST_BREAK &&
+         s->op != ST_CONTINUE;
 }
 
 static bool is_private(IrStmt *s) { /* no part of the protocol with the cube, no name that others use */
@@ -118,7 +120,7 @@ static void only_first_core(IrKernel *k, IrBlock *b) {
   }
 }
 
-/* ---- driver --------------------------------------------------------------------------------------------------------------- */
+/* ---- driver --------------------------------------------------------------------------------------------------- */
 
 static int sides_below(IrBlock *b) {
   int side = SIDE_NONE;
@@ -135,10 +137,13 @@ static bool find_conflict(IrStmt *s, void *user) {
   bool *ok = ((void **)user)[1];
   int own = split_side(s);
   int below = is_control(s) ? sides_below(&s->body) | sides_below(&s->alt) : SIDE_NONE;
-  if (s->op == ST_CUBE || s->op == ST_VECTOR || own == SIDE_NONE || ((own != SIDE_BOTH) && !(below & ~own))) return true;
-  Diag *g = diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc, own == SIDE_BOTH
-                         ? "this statement needs memories of the cube and of the vector cores at once"
-                         : "this condition reads a memory of one side of the core, and work of the other side depends on it");
+  if (s->op == ST_CUBE || s->op == ST_VECTOR || own == SIDE_NONE || ((own != SIDE_BOTH) && !(below & ~own)))
+    return true;
+  Diag *g =
+      diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc,
+               own == SIDE_BOTH
+                   ? "this statement needs memories of the cube and of the vector cores at once"
+                   : "this condition reads a memory of one side of the core, and work of the other side depends on it");
   diag_fix(p->diags, g, "copy the tile to the side that uses it first");
   *ok = false;
   return true;
@@ -156,10 +161,10 @@ static IrStmt *clone_side(IrKernel *k, const IrStmt *cube) {
 
 bool pass_split(PassCtx *p) {
   IrKernel *k = p->k;
-  HandOver h = {.ok = true};
-  split_hand_over(p, &h);
-  if (h.ok) ir_walk(&k->body, find_conflict, (void *[]){p, &h.ok});
-  if (!h.ok) return false;
+  int handed = split_hand_over(p);
+  bool ok = handed >= 0;
+  if (ok) ir_walk(&k->body, find_conflict, (void *[]){p, &ok});
+  if (!ok) return false;
   int seen = sides_below(&k->body);
   if (!seen) seen = SIDE_VECTOR;
   ir_hoist_allocs(k);
@@ -168,21 +173,21 @@ bool pass_split(PassCtx *p) {
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;
   if (cube) keep_side(&cube->body, SIDE_CUBE);
   if (vector) keep_side(&vector->body, SIDE_VECTOR);
-  if (h.n) {
-    split_bracket(p, &h, &cube->body, &vector->body);
-    if (!k->vid) {
-      k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
-      if (!split_share(p, vector)) {
-        only_first_core(k, &vector->body);
-        pass_remark(p, "split", k->loc, "the second vector core of each AI core is idle: no tile can be shared by rows");
-      }
+  if (handed && vector && !k->vid) {
+    k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
+    if (!split_share(p, vector)) {
+      only_first_core(k, &vector->body);
+      pass_remark(p, "split", k->loc,
+                  "the second vector core of each AI core is idle: no tile can be shared by rows");
     }
   }
   if (cube) ir_append(&k->body, cube);
   if (vector) ir_append(&k->body, vector);
   k->cores = cube && vector ? CORES_MIX : cube ? CORES_CUBE : k->vid ? CORES_MIX : CORES_VECTOR;
-  pass_remark(p, "split", k->loc, "runs on the %s", k->cores == CORES_MIX ? (cube ? "cube and the vector cores of each AI core"
-                                                                                 : "two vector cores of each AI core")
-                                                    : k->cores == CORES_CUBE ? "cube cores" : "vector cores, one block each");
+  pass_remark(p, "split", k->loc, "runs on the %s",
+              k->cores == CORES_MIX
+                  ? (cube ? "cube and the vector cores of each AI core" : "two vector cores of each AI core")
+              : k->cores == CORES_CUBE ? "cube cores"
+                                       : "vector cores, one block each");
   return true;
 }

@@ -9,17 +9,9 @@ enum { SIDE_NONE = 0, SIDE_CUBE = 1, SIDE_VECTOR = 2, SIDE_BOTH = 3 };
 /* The side(s) of one statement itself; SIDE_NONE: pure scalar or control, belongs wherever it is needed. */
 int split_side(IrStmt *s);
 
-/* Tiles and workspace tensors that go from one side to the other. */
-typedef struct {
-  int n;            /* hand-overs */
-  int max;
-  bool ok;          /* false after an error */
-  struct { bool to_vector, credit; int ready; Pipe make, take; Loc loc; } hand[8];
-} HandOver;
-/* Before the sides are taken apart: adds workspaces and flags, wrapped in cube { } and vector { }. */
-void split_hand_over(PassCtx *p, HandOver *h);
-/* Afterwards: the first credit before everything, the last one taken after everything. */
-void split_bracket(PassCtx *p, const HandOver *h, IrBlock *cube, IrBlock *vector);
+/* Before the sides are taken apart: workspaces for tiles that change sides, and cross-core flags (wrapped in cube { } and vector { }) for every tensor
+ * both sides use. How many things are handed over; -1 after an error. */
+int split_hand_over(PassCtx *p);
 
 /* Shares the tiles of a vector block between the two vector cores, row by row; false: nothing can be shared, nothing
  * was changed. */

@@ -1,18 +1,25 @@
-/* split_hand.c - what one side of an AI core makes and the other uses, handed over without losing a signal.
+/* split_hand.c - what one side of an AI core makes and the other uses, in program order and without losing a signal.
  *
- * Tiles (copies from L0C to UB, from UB to L1) go through a workspace tensor that this pass adds to the kernel, one
- * slice a block. Workspace tensors of the kernel itself that one side writes and the other reads are found by their
- * accesses. Both get a pair of cross-core flags:
+ * Tiles (copies from L0C to UB, from UB to L1) go through a workspace tensor that this pass adds to the kernel, one slice a block. Then every GM tensor
+ * that both sides touch and one writes is ordered with cross-core flags, which count. For two accesses D and E of different sides, D first:
  *
- *   maker   wait free;  writes; set ready          free is set once before, and waited once after:
- *   user    wait ready; reads;  set free           no signal is lost, none is left over
+ *   forward   D; set           wait; E         in the innermost block that holds both
+ *   backward  set; for { wait; E   D; set } wait      D of one iteration before E of the next: set once before the loops, waited once after
  *
- * The flags stand in the innermost block that holds all accesses, around each run of writes and each run of reads
- * there. Outside of loops the space is written once and `free` is not needed. A kernel that sets cross-core flags
- * itself keeps to them: only tiles are handed over here. */
+ * An edge goes when another of the same pipes sets later and waits earlier, or when, in the same loop, a forward one already
+ * carries the signal from iteration to iteration. A kernel that sets cross-core flags itself keeps to them: only the tiles are ordered here. */
 #include "split.h"
 
-typedef struct { PassCtx *p; HandOver *h; bool by_hand, sync_all; } Ctx;
+typedef struct {
+  bool to_vector;
+  Pipe src, dst;
+  IrBlock *block;
+  IrStmt *after, *before, *loop; /* children of block; loop: NULL for a forward edge, else where it is primed */
+  const IrBuf *buf;
+  Loc loc;
+  bool dead;
+} Edge;
+typedef struct { PassCtx *p; bool by_hand, sync_all; uint32_t used; Vec(Edge) edges; } Ctx;
 
 static IrStmt *cross(IrKernel *k, StmtOp op, Pipe pipe, int id, Loc loc) {
   IrStmt *s = ir_new_stmt(k, op, loc);
@@ -21,36 +28,6 @@ static IrStmt *cross(IrKernel *k, StmtOp op, Pipe pipe, int id, Loc loc) {
   s->sync.mode = 2;
   s->hand = 2;
   s->why = op == ST_CROSS_SET ? "hand-over between cube and vector cores" : "waits for the other side of a hand-over";
-  return s;
-}
-
-/* A pair of flags for one more hand-over; -1 after an error. */
-static int new_hand(Ctx *c, bool to_vector, bool credit, Loc loc) {
-  HandOver *h = c->h;
-  int used = 0;
-  for (int i = 0; i < h->n; i++) used += h->hand[i].credit ? 2 : 1;
-  int limit = c->sync_all ? 11 : c->p->arch->n_cross_flags; /* SyncAll takes 11-14 */
-  if (h->n == h->max || used + (credit ? 2 : 1) > limit) {
-    Diag *g =
-        diag_add(c->p->diags, DIAG_MIX_UNSUPPORTED, loc,
-                 "more than %d tiles change between the cube and the vector cores; the cross-core flags run out", h->n);
-    diag_fix(c->p->diags, g,
-             "keep a tile on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
-    h->ok = false;
-    return -1;
-  }
-  h->hand[h->n].to_vector = to_vector;
-  h->hand[h->n].credit = credit;
-  h->hand[h->n].ready = used;
-  h->hand[h->n].make = to_vector ? PIPE_FIX : PIPE_MTE3;
-  h->hand[h->n].take = PIPE_MTE2;
-  h->hand[h->n].loc = loc;
-  return h->n++;
-}
-
-static IrStmt *side_stmt(IrKernel *k, bool vector, IrStmt *inside, Loc loc) {
-  IrStmt *s = ir_new_stmt(k, vector ? ST_VECTOR : ST_CUBE, loc);
-  ir_append(&s->body, inside);
   return s;
 }
 
@@ -117,184 +94,156 @@ static IrStmt *convert_first(Ctx *c, IrRegion *src, DType t, const IrStmt *s) {
 
 static bool hand_tile(IrStmt *s, void *user) {
   Ctx *c = user;
-  IrKernel *k = c->p->k;
   bool to_vector;
   if (!crosses(s, &to_vector)) return true;
-  int i = new_hand(c, to_vector, true, s->loc);
-  if (i < 0) return false;
   IrRegion src = s->args[0].region, dst = s->args[1].region;
   IrBlock both = {0};
   if (!to_vector && src.buf->type != dst.buf->type) ir_append(&both, convert_first(c, &src, dst.buf->type, s));
   IrRegion ws = workspace_for(c, to_vector ? &src : &dst, to_vector ? dst.buf->type : src.buf->type, s->loc);
-  Pipe make = c->h->hand[i].make;
-  int ready = c->h->hand[i].ready;
-  IrStmt *maker = side_stmt(k, !to_vector, cross(k, ST_CROSS_WAIT, make, ready + 1, s->loc), s->loc);
-  ir_append(&maker->body, copy_of(k, src, ws, s));
-  ir_append(&maker->body, cross(k, ST_CROSS_SET, make, ready, s->loc));
-  IrStmt *taker = side_stmt(k, to_vector, cross(k, ST_CROSS_WAIT, PIPE_MTE2, ready, s->loc), s->loc);
-  ir_append(&taker->body, copy_of(k, ws, dst, s));
-  ir_append(&taker->body, cross(k, ST_CROSS_SET, PIPE_MTE2, ready + 1, s->loc));
-  ir_append(&both, maker);
-  ir_append(&both, taker);
+  ir_append(&both, copy_of(c->p->k, src, ws, s));
+  ir_append(&both, copy_of(c->p->k, ws, dst, s));
   ir_replace_with_block(s, &both);
-  pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s, flags %d and %d",
-              src.buf->name, to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", ws.buf->name,
-              ready, ready + 1);
+  pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s", src.buf->name, to_vector ? "cube" : "vector cores",
+              to_vector ? "vector cores" : "cube", ws.buf->name);
   return true;
 }
 
-/* ---- workspaces of the kernel --------------------------------------------------------------------------------- */
+/* ---- edges ---------------------------------------------------------------------------------------------------------------- */
 
-typedef struct {
-  const IrBuf *buf;
-  IrStmt *first[2];
-  int sides[2];
-  IrBlock *block;
-  Arena *a;
-  Vec(IrStmt *) list;
-} Accesses; /* [0] reads, [1] writes */
+typedef struct { IrStmt *stmt; int side; Pipe pipe; bool write; } Use;
+typedef struct { Ctx *c; const IrBuf *buf; Vec(Use) uses; } Uses;
+
+static bool note_use(IrStmt *s, void *user) {
+  Uses *u = user;
+  if (!ir_is_op(s)) return true;
+  for (int i = s->n_args - 1; i >= 0; i--) {
+    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != u->buf) continue;
+    int side = split_side(s);
+    bool write = i >= ir_n_in(s->op);
+    Use use = {s, side, !write ? PIPE_MTE2 : side == SIDE_CUBE ? PIPE_FIX : PIPE_MTE3, write};
+    vec_push(u->c->p->arena, &u->uses, use);
+  }
+  return true;
+}
 
 static IrStmt *child_of(const IrBlock *b, IrStmt *s) {
   while (s && s->block != b) s = s->block ? s->block->parent : NULL;
   return s;
 }
 
-static void widen(Accesses *x, IrStmt *s) {
-  if (!x->block) x->block = s->block;
-  while (!child_of(x->block, s)) x->block = x->block->parent->block;
+static IrBlock *common_block(IrStmt *a, IrStmt *b) {
+  for (IrStmt *x = a; x && x->block; x = x->block->parent)
+    if (child_of(x->block, b)) return x->block;
+  return NULL;
 }
 
-/* 1 write, 0 read, -1 neither; element loads are scalar reads of both sides and are not counted. */
-static int access_of(const IrStmt *s, const IrBuf *b) {
-  for (int i = s->n_args - 1; i >= 0; i--)
-    if (s->args[i].kind == ARG_REGION && s->args[i].region.buf == b) return i >= ir_n_in(s->op);
-  return -1;
+/* The innermost loop around block b, and the outermost loop of the nest it belongs to. */
+static IrStmt *loop_of(const IrBlock *b, IrStmt **outermost) {
+  IrStmt *inner = NULL;
+  *outermost = NULL;
+  for (IrStmt *up = b->parent; up && up->op != ST_CUBE && up->op != ST_VECTOR; up = up->block->parent) {
+    if (up->op != ST_FOR && up->op != ST_WHILE) continue;
+    if (!inner) inner = up;
+    *outermost = up;
+  }
+  return inner;
 }
 
-static bool note_access(IrStmt *s, void *user) {
-  Accesses *x = user;
-  int w = ir_is_op(s) ? access_of(s, x->buf) : -1;
-  if (w < 0) return true;
-  vec_push(x->a, &x->list, s);
-  if (!x->first[w]) x->first[w] = s;
-  x->sides[w] |= split_side(s);
-  return true;
-}
-
-/* What the statements below s do with the buffer: bit 1 read, bit 2 written. */
-static bool below(IrStmt *s, void *user) {
-  void **u = user;
-  int w = ir_is_op(s) ? access_of(s, u[0]) : -1;
-  if (w >= 0) *(int *)u[1] |= 1 << w;
-  return true;
-}
-static int kinds_below(IrStmt *s, const IrBuf *b) {
-  int kinds = 0;
-  void *u[2] = {(void *)b, &kinds};
-  below(s, u);
-  ir_walk(&s->body, below, u);
-  ir_walk(&s->alt, below, u);
-  return kinds;
-}
-
-static bool inside_loop(const IrBlock *b) {
-  for (const IrStmt *up = b->parent; up; up = up->block->parent)
-    if (up->op == ST_FOR || up->op == ST_WHILE) return true;
-  return false;
-}
-
-static bool refuse_order(Ctx *c, const Accesses *x, const IrStmt *at) {
-  Diag *g = diag_add(c->p->diags, DIAG_MIX_UNSUPPORTED, at->loc,
-                     "%%%s goes between the cube and the vector cores, and here it is read before it is written, or "
-                     "written and read by one loop in turns",
-                     x->buf->name);
-  diag_fix(c->p->diags, g, "write the hand-over by hand with T.Scope and T.set_cross_flag / T.wait_cross_flag");
-  c->h->ok = false;
-  return false;
-}
-
-/* Flags around the runs of writes and reads among the children of the common block. */
-static bool flag_runs(Ctx *c, Accesses *x, int i) {
-  IrKernel *k = c->p->k;
-  bool vec = c->h->hand[i].to_vector, credit = c->h->hand[i].credit;
-  int ready = c->h->hand[i].ready;
-  Pipe make = c->h->hand[i].make, take = c->h->hand[i].take;
-  IrStmt *first = NULL, *last = NULL;
-  int mode = 0; /* 2 in a run of writes, 1 of reads */
-  for (IrStmt *s = x->block->first, *next;; s = next) {
-    int kinds = s ? kinds_below(s, x->buf) : 0;
-    next = s ? s->next : NULL;
-    if (kinds == 3 || (kinds == 1 && !mode)) return refuse_order(c, x, s);
-    if (s && (!kinds || kinds == mode)) {
-      if (kinds) last = s;
-      continue;
-    }
-    if (first) { /* a run ends */
-      bool writes = mode == 2, on_vector = writes ? !vec : vec;
-      if (!writes || credit)
-        ir_insert_before(
-            first, side_stmt(k, on_vector,
-                             cross(k, ST_CROSS_WAIT, writes ? make : take, writes ? ready + 1 : ready, first->loc),
-                             first->loc));
-      if (writes || credit)
-        ir_insert_after(last,
-                        side_stmt(k, on_vector,
-                                  cross(k, ST_CROSS_SET, writes ? make : take, writes ? ready : ready + 1, last->loc),
-                                  last->loc));
-    }
-    if (!s) return true;
-    first = last = s;
-    mode = kinds;
+static void add_edge(Ctx *c, const Use *d, const Use *e, const IrBuf *buf) {
+  Edge x = {.to_vector = d->side == SIDE_CUBE, .src = d->pipe, .dst = e->pipe, .buf = buf, .loc = d->stmt->loc};
+  x.block = common_block(d->stmt, e->stmt);
+  if (!x.block) return;
+  x.after = child_of(x.block, d->stmt);
+  x.before = child_of(x.block, e->stmt);
+  bool forward = x.after->id < x.before->id;
+  IrStmt *outermost, *inner = loop_of(x.block, &outermost);
+  if (forward) vec_push(c->p->arena, &c->edges, x);
+  else if (inner) {
+    x.block = &inner->body;
+    x.after = child_of(x.block, d->stmt);
+    x.before = child_of(x.block, e->stmt);
+    x.loop = outermost;
+    vec_push(c->p->arena, &c->edges, x);
   }
 }
 
-static Pipe pipe_of_write(const IrStmt *s) { return split_side((IrStmt *)s) == SIDE_CUBE ? PIPE_FIX : PIPE_MTE3; }
+static void find_edges(Ctx *c, const IrBuf *b) {
+  Uses u = {c, b, {0}};
+  int sides = 0, writes = 0;
+  ir_walk(&c->p->k->body, note_use, &u);
+  for (uint32_t i = 0; i < u.uses.len; i++) sides |= u.uses.data[i].side, writes += u.uses.data[i].write;
+  if (sides != SIDE_BOTH || !writes) return;
+  for (uint32_t i = 0; i < u.uses.len; i++)
+    for (uint32_t j = 0; j < u.uses.len; j++) {
+      const Use *d = &u.uses.data[i], *e = &u.uses.data[j];
+      if (d->side != e->side && (d->write || e->write)) add_edge(c, d, e, b);
+    }
+}
 
-static bool hand_workspace(Ctx *c, const IrBuf *b) {
-  Accesses x = {.buf = b, .a = c->p->arena};
-  ir_walk(&c->p->k->body, note_access, &x);
-  if (!x.first[0] || !x.first[1] || !(x.sides[0] & ~x.sides[1]))
-    return true; /* not written, not read, or one side only */
-  if (x.sides[1] == SIDE_BOTH) return refuse_order(c, &x, x.first[1]);
-  bool to_vector = x.sides[1] == SIDE_CUBE;
-  /* Only the writes and the other side's reads matter; the writer's own reads are ordered inside its core. */
-  for (uint32_t i = 0; i < x.list.len; i++) widen(&x, x.list.data[i]);
-  int i = new_hand(c, to_vector, inside_loop(x.block), x.first[1]->loc);
-  if (i < 0) return false;
-  c->h->hand[i].make = pipe_of_write(x.first[1]);
-  if (!flag_runs(c, &x, i)) return false;
-  pass_remark(c->p, "split", x.first[1]->loc, "%%%s: written by the %s, read by the %s, flag %d%s", b->name,
-              to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", c->h->hand[i].ready,
-              c->h->hand[i].credit ? " and a credit" : "");
-  return true;
+/* Does y carry the signal of x? Both sit in the same block and join the same pipes. */
+static bool implies(const Edge *y, const Edge *x) {
+  if (x->to_vector != y->to_vector || x->src != y->src || x->dst != y->dst || x->block != y->block) return false;
+  bool later = x->after->id <= y->after->id, earlier = y->before->id <= x->before->id;
+  if (!x->loop) return !y->loop && later && earlier;
+  return y->loop ? later && earlier : later || earlier;
+}
+
+static void prune(Ctx *c) {
+  for (uint32_t i = 0; i < c->edges.len; i++)
+    for (uint32_t j = 0; j < c->edges.len && !c->edges.data[i].dead; j++)
+      if (i != j && !c->edges.data[j].dead && implies(&c->edges.data[j], &c->edges.data[i])) c->edges.data[i].dead = true;
+}
+
+static IrStmt *at_side(IrKernel *k, bool vector, StmtOp op, Pipe pipe, int id, Loc loc) {
+  IrStmt *s = ir_new_stmt(k, vector ? ST_VECTOR : ST_CUBE, loc);
+  ir_append(&s->body, cross(k, op, pipe, id, loc));
+  return s;
+}
+
+static void write_down(Ctx *c, const Edge *e, int id) {
+  IrKernel *k = c->p->k;
+  ir_insert_before(e->before, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
+  ir_insert_after(e->after, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
+  if (!e->loop) return;
+  ir_insert_before(e->loop, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
+  ir_insert_after(e->loop, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
 }
 
 static bool find_cross(IrStmt *s, void *user) {
   Ctx *c = user;
   c->by_hand |= s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT;
   c->sync_all |= s->op == ST_SYNC_ALL;
+  if ((s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) && s->sync.id->op == EX_INT && s->sync.id->i >= 0 && s->sync.id->i < 16) c->used |= 1u << s->sync.id->i;
   return true;
 }
 
-void split_hand_over(PassCtx *p, HandOver *h) {
-  Ctx c = {p, h, false, false};
-  h->max = (int)TL_COUNT(h->hand);
+int split_hand_over(PassCtx *p) {
+  Ctx c = {.p = p};
   ir_walk(&p->k->body, find_cross, &c);
-  uint32_t n = p->k->bufs.len;
-  if (!c.by_hand && !c.sync_all)
-    for (uint32_t i = 1; i < n && h->ok; i++)
-      if (p->k->bufs.data[i]->space == SPACE_GM) hand_workspace(&c, p->k->bufs.data[i]);
-  if (h->ok) ir_walk(&p->k->body, hand_tile, &c);
-}
-
-void split_bracket(PassCtx *p, const HandOver *h, IrBlock *cube, IrBlock *vector) {
-  IrKernel *k = p->k;
-  for (int i = 0; i < h->n; i++) {
-    if (!h->hand[i].credit) continue;
-    IrBlock *taker = h->hand[i].to_vector ? vector : cube, *maker = h->hand[i].to_vector ? cube : vector;
-    IrStmt *prime = cross(k, ST_CROSS_SET, h->hand[i].take, h->hand[i].ready + 1, h->hand[i].loc);
-    if (taker->first) ir_insert_before(taker->first, prime);
-    else ir_append(taker, prime);
-    ir_append(maker, cross(k, ST_CROSS_WAIT, h->hand[i].make, h->hand[i].ready + 1, h->hand[i].loc));
+  if (c.sync_all) c.used |= 0xf << 11; /* SyncAll takes 11-14 */
+  uint32_t own = p->k->bufs.len;
+  ir_walk(&p->k->body, hand_tile, &c);
+  int n = (int)(p->k->bufs.len - own);
+  ir_renumber(p->k);
+  for (uint32_t i = c.by_hand || c.sync_all ? own : 1; i < p->k->bufs.len; i++)
+    if (p->k->bufs.data[i]->space == SPACE_GM) find_edges(&c, p->k->bufs.data[i]);
+  prune(&c);
+  int id = 0;
+  for (uint32_t i = 0; i < c.edges.len; i++) {
+    const Edge *e = &c.edges.data[i];
+    if (e->dead) continue;
+    while (id < p->arch->n_cross_flags && c.used >> id & 1) id++;
+    if (id == p->arch->n_cross_flags) {
+      Diag *g = diag_add(p->diags, DIAG_MIX_UNSUPPORTED, e->loc, "%%%s changes between the cube and the vector cores, and the %d cross-core flags are used up", e->buf->name,
+                         p->arch->n_cross_flags);
+      diag_fix(p->diags, g, "keep tiles on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
+      return -1;
+    }
+    write_down(&c, e, id);
+    pass_remark(p, "split", e->loc, "%%%s: cross-core flag %d from the %s (%s) to the %s (%s)%s", e->buf->name, id, e->to_vector ? "cube" : "vector cores",
+                pipe_info[e->src].name, e->to_vector ? "vector cores" : "cube", pipe_info[e->dst].name, e->loop ? ", set once in advance" : "");
+    id++;
+    n++;
   }
+  return n;
 }

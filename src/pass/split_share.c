@@ -68,7 +68,8 @@ static void check_op(Share *h, const IrStmt *s) {
   case OP_COPY:
   case OP_ATOMIC_ADD:
     if (is_ub(&s->args[0]) && is_ub(out)) {
-      tie_elementwise(h, &s->args[0].region, &out->region);
+      if (partner_of_rows(&out->region, &s->args[0].region) == 0) tie(h, s->args[0].region.buf, out->region.buf);
+      else forbid(h, s->args[0].region.buf), forbid(h, out->region.buf);
     } else {
       const IrRegion *ub = is_ub(&s->args[0]) ? &s->args[0].region : &out->region,
                      *other = is_ub(&s->args[0]) ? &out->region : &s->args[0].region;

@@ -1,19 +1,21 @@
 /* sync.c - flags and barriers, as few as order everything.
  *
- * The pipes of a core run at their own pace; what orders them is a flag (set on one pipe, waited on another) or a barrier. The pass replays the trace
- * of sync_trace.c with a vector clock per pipe: vc[q][p] is the tick up to which pipe p is known to be done when the next
- * instruction of q starts. An instruction that touches bytes of an earlier one which its clock does not cover misses an edge. The
- * first missing edge gets a flag, the replay starts again, until nothing is missing. Then every flag is tried without; those that others imply go.
- * So each flag that stays orders at least one pair that nothing else orders.
+ * The pipes of a core run at their own pace; what orders them is a flag (set on one pipe, waited on another) or a
+ * barrier. The pass replays the trace of sync_trace.c with a vector clock per pipe: vc[q][p] is the tick up to which
+ * pipe p is known to be done when the next instruction of q starts. An instruction that touches bytes of an earlier one
+ * which its clock does not cover misses an edge. The first missing edge gets a flag, the replay starts again, until
+ * nothing is missing. Then every flag is tried without; those that others imply go. So each flag that stays orders at
+ * least one pair that nothing else orders.
  *
  *   forward   D; set          wait; E          D before E in the same iteration of all common loops
  *   backward  set; for { wait; E  D; set } wait   D of one iteration before E of a later one (primed, drained outside)
  *
- * A flag is one bit, so a set must come after the wait of the set before. Where iterations overlap (several versions of a buffer) the flag
- * rotates over as many ids as it needs: id = base + trip % n. Eight ids serve an ordered pair of pipes; if they run out, `barrier all`
- * takes the place of the flag, with a warning.
+ * A flag is one bit, so a set must come after the wait of the set before. Where iterations overlap (several versions of
+ * a buffer) the flag rotates over as many ids as it needs: id = base + trip % n. Eight ids serve an ordered pair of
+ * pipes; if they run out, `barrier all` takes the place of the flag, with a warning.
  *
- * Flags and barriers the user wrote count as they stand. With auto_sync off only temporaries of the compiler are ordered. */
+ * Flags and barriers the user wrote count as they stand. With auto_sync off only temporaries of the compiler are
+ * ordered. */
 #include "sync.h"
 
 #include <string.h>
@@ -57,7 +59,7 @@ typedef struct {
   uint32_t bad_flag;          /* or the flag set twice */
 } Sync;
 
-/* ---- replay -------------------------------------------------------------------------------------------------------- */
+/* ---- replay --------------------------------------------------------------------------------------------------- */
 
 static void join(int32_t *into, const int32_t *from) {
   for (int i = 0; i < PIPE_COUNT; i++)
@@ -125,7 +127,8 @@ static bool users_business(const Sync *y, const Entry *e, Pipe p) {
   if (y->p->auto_sync) return false;
   const Entry *d = &y->trace.entries.data[e->dep[p]];
   bool temp = e->dep_buf[p]->id >= y->p->n_user_bufs;
-  bool same_line = d->stmt->loc.line == e->stmt->loc.line && d->stmt->loc.file == e->stmt->loc.file && d->stmt->loc.col == e->stmt->loc.col;
+  bool same_line = d->stmt->loc.line == e->stmt->loc.line && d->stmt->loc.file == e->stmt->loc.file &&
+                   d->stmt->loc.col == e->stmt->loc.col;
   return !temp && !same_line;
 }
 
@@ -186,7 +189,8 @@ static bool replay(Sync *y) {
       break;
     case EV_AFTER:
       for (uint32_t i = 0; i < y->at_after[id].len; i++)
-        if (!y->flags.data[y->at_after[id].data[i]].dead) replay_set(y, y->at_after[id].data[i], slot_of(y, &y->flags.data[y->at_after[id].data[i]]));
+        if (!y->flags.data[y->at_after[id].data[i]].dead)
+          replay_set(y, y->at_after[id].data[i], slot_of(y, &y->flags.data[y->at_after[id].data[i]]));
       break;
     case EV_LOOP_BEGIN:
       for (uint32_t i = 0; i < y->at_loop[id].len; i++) {
@@ -227,7 +231,7 @@ static bool replay(Sync *y) {
   return true;
 }
 
-/* ---- where a flag stands ------------------------------------------------------------------------------------------------ */
+/* ---- where a flag stands -------------------------------------------------------------------------------------- */
 
 /* The ancestor of s that is a direct child of block b. */
 static IrStmt *child_of(const IrBlock *b, IrStmt *s) {
@@ -259,7 +263,11 @@ static const char *hazard_text(Sync *y, const Entry *d, const Entry *e, const Ir
   for (int i = 0; i < e->n_access; i++) ew |= e->access[i].write && e->access[i].buf == b;
   Text t;
   text_init(&t, y->p->arena);
-  text_printf(&t, "%s on %%%s: ", dw && ew ? "write after write" : ew ? "write after read" : "read after write", b->name);
+  text_printf(&t, "%s on %%%s: ",
+              dw && ew ? "write after write"
+              : ew     ? "write after read"
+                       : "read after write",
+              b->name);
   text_put(&t, ir_is_op(d->stmt) ? op_info[d->stmt->op].name : "scalar access");
   text_printf(&t, " (%s) before ", ir_loc_str(y->p->arena, y->p->module, d->stmt->loc));
   text_put(&t, ir_is_op(e->stmt) ? op_info[e->stmt->op].name : "scalar access");
@@ -314,7 +322,8 @@ static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
     add_flag(y, barrier_before(d->pipe, E, why, d, e));
     return;
   }
-  Flag f = {.src = d->pipe, .dst = e->pipe, .after = D, .before = E, .n = 1, .why = why, .why_d = d->stmt, .why_e = e->stmt};
+  Flag f = {
+      .src = d->pipe, .dst = e->pipe, .after = D, .before = E, .n = 1, .why = why, .why_d = d->stmt, .why_e = e->stmt};
   if (carried && !before_in_block(D, E)) {
     IrStmt *loop = d->loop[level];
     f.n = e->iter[level] - d->iter[level];
@@ -325,10 +334,10 @@ static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
   add_flag(y, f);
 }
 
-/* ---- search ------------------------------------------------------------------------------------------------------------------- */
+/* ---- search --------------------------------------------------------------------------------------------------- */
 
-/* A flag set twice, because its source may run ahead. Where the loop has versions of buffers, one id more for each; otherwise the
- * source waits for an answer: a backward flag of the other direction. Last resort: a barrier. */
+/* A flag set twice, because its source may run ahead. Where the loop has versions of buffers, one id more for each;
+ * otherwise the source waits for an answer: a backward flag of the other direction. Last resort: a barrier. */
 static void mend(Sync *y, uint32_t i) {
   Flag *f = &y->flags.data[i];
   IrStmt *loop = f->before->block->parent;
@@ -342,14 +351,23 @@ static void mend(Sync *y, uint32_t i) {
   if (in_loop && !f->answered && f->after->block == f->before->block) {
     f->answered = true;
     f->n = 1;
-    Flag back = {.src = f->dst, .dst = f->src, .after = f->before, .before = f->after, .loop = loop, .rotor = loop, .n = 1, .why_d = f->why_e, .why_e = f->why_d};
+    Flag back = {.src = f->dst,
+                 .dst = f->src,
+                 .after = f->before,
+                 .before = f->after,
+                 .loop = loop,
+                 .rotor = loop,
+                 .n = 1,
+                 .why_d = f->why_e,
+                 .why_e = f->why_d};
     back.why = arena_printf(y->p->arena, "answer, so that the flag is not set twice: %s", f->why);
     for (IrStmt *up = loop; up && up->op == ST_FOR; up = up->block->parent) back.loop = up;
     add_flag(y, back);
     return;
   }
   f->dead = true;
-  Flag b = {.src = PIPE_COUNT, .dst = PIPE_ALL, .before = f->before, .why = f->why, .why_d = f->why_d, .why_e = f->why_e};
+  Flag b = {
+      .src = PIPE_COUNT, .dst = PIPE_ALL, .before = f->before, .why = f->why, .why_d = f->why_d, .why_e = f->why_e};
   add_flag(y, b);
 }
 
@@ -379,8 +397,9 @@ static void drop_implied(Sync *y) {
   }
 }
 
-/* Two flags of one pipe pair whose ends are neighbours serve as well as one: the later set, the earlier wait. Neighbours means that
- * nothing but instructions of the same pipe stands between, so nothing is held up that matters. */
+/* Two flags of one pipe pair whose ends are neighbours serve as well as one: the later set, the earlier wait.
+ * Neighbours means that nothing but instructions of the same pipe stands between, so nothing is held up that
+ * matters. */
 static bool neighbours(const IrStmt *a, const IrStmt *b, Pipe pipe) {
   if (!a || !b) return a == b;
   if (a->block != b->block) return false;
@@ -394,8 +413,11 @@ static void merge_flags(Sync *y) {
   for (uint32_t i = 0; i < y->flags.len; i++)
     for (uint32_t j = 0; j < y->flags.len; j++) {
       Flag f = y->flags.data[i], g = y->flags.data[j];
-      if (i == j || f.dead || g.dead || f.src != g.src || f.dst != g.dst || f.src == PIPE_COUNT || f.n != g.n || f.loop != g.loop) continue;
-      if (f.rotor != g.rotor || !neighbours(f.after, g.after, f.src) || !neighbours(f.before, g.before, f.dst)) continue;
+      if (i == j || f.dead || g.dead || f.src != g.src || f.dst != g.dst || f.src == PIPE_COUNT || f.n != g.n ||
+          f.loop != g.loop)
+        continue;
+      if (f.rotor != g.rotor || !neighbours(f.after, g.after, f.src) || !neighbours(f.before, g.before, f.dst))
+        continue;
       Flag both = f;
       if (g.after->id > f.after->id) both.after = g.after;
       if (g.before->id < f.before->id) both.before = g.before;
@@ -407,14 +429,15 @@ static void merge_flags(Sync *y) {
     }
 }
 
-/* ---- ids ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- ids ------------------------------------------------------------------------------------------------------ */
 
 static bool id_is_free(const Sync *y, const Flag *f, int32_t base, bool shared) {
   for (int32_t s = 0; s < f->n; s++)
     if (y->hand_used[f->src][f->dst][base + s]) return false;
   for (uint32_t j = 0; !shared && j < y->flags.len; j++) {
     const Flag *o = &y->flags.data[j];
-    if (o != f && !o->dead && o->base >= 0 && o->src == f->src && o->dst == f->dst && base < o->base + o->n && o->base < base + f->n)
+    if (o != f && !o->dead && o->base >= 0 && o->src == f->src && o->dst == f->dst && base < o->base + o->n &&
+        o->base < base + f->n)
       return false;
   }
   return true;
@@ -441,15 +464,22 @@ static void assign_ids(Sync *y) {
   for (uint32_t i = 0; i < y->flags.len; i++) {
     Flag *f = &y->flags.data[i];
     if (f->dead || f->src == PIPE_COUNT || find_id(y, f)) continue;
-    diag_add(y->p->diags, DIAG_SYNC_IDS, f->why_e->loc, "no event id of %s -> %s is free here; a barrier of all pipes takes its place (%s)",
+    diag_add(y->p->diags, DIAG_SYNC_IDS, f->why_e->loc,
+             "no event id of %s -> %s is free here; a barrier of all pipes takes its place (%s)",
              pipe_info[f->src].name, pipe_info[f->dst].name, f->why);
     f->dead = true;
-    Flag b = {.src = PIPE_COUNT, .dst = PIPE_ALL, .before = f->before, .why = f->why, .why_d = f->why_d, .why_e = f->why_e, .base = -1};
+    Flag b = {.src = PIPE_COUNT,
+              .dst = PIPE_ALL,
+              .before = f->before,
+              .why = f->why,
+              .why_d = f->why_d,
+              .why_e = f->why_e,
+              .base = -1};
     add_flag(y, b);
   }
 }
 
-/* ---- writing it down ---------------------------------------------------------------------------------------------------------------- */
+/* ---- writing it down ------------------------------------------------------------------------------------------ */
 
 static IrStmt *flag_stmt(Sync *y, const Flag *f, StmtOp op, IrExpr *id, Loc loc) {
   IrStmt *s = ir_new_stmt(y->k, op, loc);
@@ -499,7 +529,8 @@ static void write_down(Sync *y) {
 
 static bool note_hand_ids(IrStmt *s, void *user) {
   Sync *y = user;
-  if ((s->op != ST_SET_FLAG && s->op != ST_WAIT_FLAG) || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return true;
+  if ((s->op != ST_SET_FLAG && s->op != ST_WAIT_FLAG) || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL)
+    return true;
   bool *used = y->hand_used[s->sync.src][s->sync.dst];
   if (s->sync.id->op == EX_INT && s->sync.id->i >= 0 && s->sync.id->i < 16) used[s->sync.id->i] = true;
   else memset(used, 1, 16);
@@ -525,7 +556,8 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   }
   y->entry_tick = arena_array(p->arena, int32_t, y->trace.entries.len + 1);
   if (y->trace.too_long || !solve(y)) {
-    Diag *g = diag_add(p->diags, DIAG_INTERNAL, side->loc, "the program is too large to order its pipes (%u instructions traced)", y->trace.entries.len);
+    Diag *g = diag_add(p->diags, DIAG_INTERNAL, side->loc,
+                       "the program is too large to order its pipes (%u instructions traced)", y->trace.entries.len);
     diag_fix(p->diags, g, "use loops instead of repeated statements, or T.barrier_all() between phases");
     return false;
   }
@@ -537,7 +569,8 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   int live = 0, barriers = 0;
   for (uint32_t i = 0; i < y->flags.len; i++)
     if (!y->flags.data[i].dead) *(y->flags.data[i].src == PIPE_COUNT ? &barriers : &live) += 1;
-  pass_remark(p, "sync", side->loc, "%s side: %d flags, %d barriers", side->op == ST_CUBE ? "cube" : "vector", live, barriers);
+  pass_remark(p, "sync", side->loc, "%s side: %d flags, %d barriers", side->op == ST_CUBE ? "cube" : "vector", live,
+              barriers);
   return true;
 }
 

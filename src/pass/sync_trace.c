@@ -1,8 +1,8 @@
 /* sync_trace.c - walks one side's program the way a core would and writes down what each instruction touches.
  *
  * Loops are unrolled a few times with concrete iteration numbers counted from their start; grid indices, parameters and
- * loaded values stay symbolic. On-chip accesses become runs of bytes (whole buffer when the place is unknown), accesses of
- * GM stay boxes of symbolic offsets, compared dimension by dimension. */
+ * loaded values stay symbolic. On-chip accesses become runs of bytes (whole buffer when the place is unknown), accesses
+ * of GM stay boxes of symbolic offsets, compared dimension by dimension. */
 #include "sync.h"
 
 #include <string.h>
@@ -53,12 +53,13 @@ static int32_t unroll_of(Walk *w, IrStmt *loop) {
     ir_walk(&loop->body, find_modulus_stmt, &m);
     n = min_i64(max_i64(3, m.modulus + 1), MAX_UNROLL);
     int64_t diff;
-    if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff)) n = max_i64(0, min_i64(n, diff));
+    if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff))
+      n = max_i64(0, min_i64(n, diff));
   }
   return (int32_t)n;
 }
 
-/* ---- accesses ------------------------------------------------------------------------------------------------------ */
+/* ---- accesses ------------------------------------------------------------------------------------------------- */
 
 static bool known(const IrExpr *e, int64_t *v) {
   *v = e->i;
@@ -105,9 +106,11 @@ static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
   int outer = b->layout == LAYOUT_ND ? 0 : b->rank - 2;
   if (b->layout != LAYOUT_ND && b->rank >= 2) {
     int64_t planes = 1, index = 0, one = 1;
-    for (int d = 0; d < outer; d++) planes *= b->shape[d]->i, index = index * b->shape[d]->i + off[d], one &= ext[d] == 1;
+    for (int d = 0; d < outer; d++)
+      planes *= b->shape[d]->i, index = index * b->shape[d]->i + off[d], one &= ext[d] == 1;
     if (!one) return;
-    fractal_runs(b, b->addr + index * (ir_buf_bytes(b) / planes), off[outer], ext[outer], off[outer + 1], ext[outer + 1], a);
+    fractal_runs(b, b->addr + index * (ir_buf_bytes(b) / planes), off[outer], ext[outer], off[outer + 1],
+                 ext[outer + 1], a);
     return;
   }
   /* Row-major: cols grow inwards while contiguous, one strided dimension, otherwise the hull. */
@@ -147,7 +150,8 @@ static void add_access(Walk *w, Entry *e, const IrRegion *r, bool write) {
 }
 
 static bool runs_overlap(const Access *a, const Access *b) {
-  int64_t a_end = a->start + (a->count - 1) * a->pitch + a->width, b_end = b->start + (b->count - 1) * b->pitch + b->width;
+  int64_t a_end = a->start + (a->count - 1) * a->pitch + a->width,
+          b_end = b->start + (b->count - 1) * b->pitch + b->width;
   if (a->start >= b_end || b->start >= a_end) return false;
   int64_t pitch = a->count > 1 ? a->pitch : b->pitch;
   if ((a->count == 1 && b->count == 1) || (a->count > 1 && b->count > 1 && a->pitch != b->pitch)) return true;
@@ -201,7 +205,7 @@ static void find_deps(Walk *w, uint32_t at) {
   }
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------------ */
+/* ---- events --------------------------------------------------------------------------------------------------- */
 
 static void push(Walk *w, EventKind kind, IrStmt *s, uint32_t entry, int32_t arg) {
   Event e = {(uint8_t)kind, s, entry, arg};
@@ -247,7 +251,8 @@ static void walk_loop(Walk *w, IrStmt *s) {
     return;
   }
   int32_t n = unroll_of(w, s);
-  bool maybe_none = s->op != ST_FOR || !ir_prove_le(w->k, ir_binary(w->k, EX_ADD, s->loop.lo, ir_i32(w->k, 1)), s->loop.hi);
+  bool maybe_none =
+      s->op != ST_FOR || !ir_prove_le(w->k, ir_binary(w->k, EX_ADD, s->loop.lo, ir_i32(w->k, 1)), s->loop.hi);
   push(w, EV_LOOP_BEGIN, s, 0, 0);
   w->loop[w->depth] = s;
   w->depth++;

@@ -272,7 +272,7 @@ static void run_cores(Machine *m) {
 void machine_run(Machine *m, int64_t first_block) {
   m->block_faults = 0;
   m->spin = SPIN;
-  m->budget = INT64_C(1) << 32;
+  m->budget = INT64_C(1) << 28;
   if (m->gm) gm_shadow_reset(m);
   for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
   run_cores(m);

@@ -5,7 +5,7 @@
  *   └ Machine          one worker: the cores of one block (or of all blocks when they wait for each other)
  *     └ Core           memories, registers of pipe S, in-order queues of the other pipes, flags  machine.c, queue.c
  *         Entry        an instruction in a queue: its operands as numbers                        operand.c
- *         OpImpl       legal / touch / exec of one op                    exec_move.c exec_cube.c exec_vector.c
+ *         OpImpl       legal / touch / exec of one op                    exec_*.c
  *         Shadow       who touched which bytes last, which bytes hold a value                    check.c
  *
  * `legal` says whether an instruction may run and sets up its loop; `touch` names the bytes it reads and writes
@@ -16,7 +16,7 @@
 #include "sim.h"
 
 enum {
-  MAX_ARGS = 4,
+  MAX_ARGS = 5,
   CORE_PIPES = PIPE_ALL, /* pipes with a queue: all but the pseudo pipe ALL */
   COMPS = 8,             /* clock components a core, at least CORE_PIPES */
   FLAG_CLOCKS = 4,
@@ -319,6 +319,8 @@ typedef struct OpImpl {
 const OpImpl *impl_move(StmtOp op); /* NULL: not theirs */
 const OpImpl *impl_cube(StmtOp op);
 const OpImpl *impl_vector(StmtOp op);
+const OpImpl *impl_gather(StmtOp op);
+const OpImpl *impl_sort(StmtOp op);
 
 static inline const SimBuf *arg_buf(const Core *c, const Inst *i, int arg) { return &c->m->sim->buf[i->arg[arg].buf]; }
 /* Host address of byte `at` of a buffer, as this core sees it. */

@@ -154,6 +154,8 @@ static void op_inst(Build *b, const IrStmt *s) {
   i.impl = impl_move(s->op);
   if (!i.impl) i.impl = impl_cube(s->op);
   if (!i.impl) i.impl = impl_vector(s->op);
+  if (!i.impl) i.impl = impl_gather(s->op);
+  if (!i.impl) i.impl = impl_sort(s->op);
   if (!i.impl) {
     refuse(b, "the simulator does not know the instruction", info->name);
     return;

@@ -92,7 +92,7 @@ static bool lay_out(Run *r, SimBuf *b) {
 static bool bind_local(Run *r, SimBuf *b) {
   Sim *s = &r->sim;
   const IrBuf *ir = b->ir;
-  int64_t there = s->arch->space[b->space].bytes;
+  int64_t there = s->arch->space[b->space].physical;
   if (!space_info[b->space].physical || ir->addr < 0) {
     Diag *g = diag_add(r->diags, DIAG_SIM_OPERAND, ir->loc, "%%%s has no %s yet", ir->name,
                        ir->addr < 0 ? "address" : "memory");

@@ -13,17 +13,19 @@
 #include <string.h>
 
 const CHelper cw_helpers[HELP_SHARED] = {
-  [HELP_MIN] = {"MinOf", "template <typename A, typename B>\n%s auto MinOf(A a, B b) -> decltype(a + b)\n{\n"
-                         "  return a < b ? a : b;\n}\n"},
-  [HELP_MAX] = {"MaxOf", "template <typename A, typename B>\n%s auto MaxOf(A a, B b) -> decltype(a + b)\n{\n"
-                         "  return a > b ? a : b;\n}\n"},
-  [HELP_FLOOR_DIV] = {"FloorDiv", "template <typename A, typename B>\n%s auto FloorDiv(A a, B b) -> decltype(a + b)\n{\n"
-                                  "  return a / b - (a %% b != 0 && (a < 0) != (b < 0));\n}\n"},
-  [HELP_FLOOR_MOD] = {"FloorMod", "template <typename A, typename B>\n%s auto FloorMod(A a, B b) -> decltype(a + b)\n{\n"
-                                  "  return a %% b + ((a %% b != 0 && (a < 0) != (b < 0)) ? b : 0);\n}\n"},
-  [HELP_ABS] = {"AbsOf", "template <typename T>\n%s T AbsOf(T a)\n{\n  return a < 0 ? -a : a;\n}\n"},
-  [HELP_BITS] = {"BitsOf", "template <typename To, typename From>\n%s To BitsOf(From a)\n{\n"
-                           "  return *reinterpret_cast<const To *>(&a);\n}\n"},
+    [HELP_MIN] = {"MinOf", "template <typename A, typename B>\n%s auto MinOf(A a, B b) -> decltype(a + b)\n{\n"
+                           "  return a < b ? a : b;\n}\n"},
+    [HELP_MAX] = {"MaxOf", "template <typename A, typename B>\n%s auto MaxOf(A a, B b) -> decltype(a + b)\n{\n"
+                           "  return a > b ? a : b;\n}\n"},
+    [HELP_FLOOR_DIV] = {"FloorDiv",
+                        "template <typename A, typename B>\n%s auto FloorDiv(A a, B b) -> decltype(a + b)\n{\n"
+                        "  return a / b - (a %% b != 0 && (a < 0) != (b < 0));\n}\n"},
+    [HELP_FLOOR_MOD] = {"FloorMod",
+                        "template <typename A, typename B>\n%s auto FloorMod(A a, B b) -> decltype(a + b)\n{\n"
+                        "  return a %% b + ((a %% b != 0 && (a < 0) != (b < 0)) ? b : 0);\n}\n"},
+    [HELP_ABS] = {"AbsOf", "template <typename T>\n%s T AbsOf(T a)\n{\n  return a < 0 ? -a : a;\n}\n"},
+    [HELP_BITS] = {"BitsOf", "template <typename To, typename From>\n%s To BitsOf(From a)\n{\n"
+                             "  return *reinterpret_cast<const To *>(&a);\n}\n"},
 };
 
 static const char *const cxx_words[] = {
@@ -326,7 +328,8 @@ static bool put_whole(CWriter *w, Text *t, const char *how) {
     text_put(t, "(");
     return true;
   }
-  cw_refuse(w, DIAG_EMIT_SCALAR, "use a vector op, or target ascendc", "floor, ceil and round of a scalar are not written for it");
+  cw_refuse(w, DIAG_EMIT_SCALAR, "use a vector op, or target ascendc",
+            "floor, ceil and round of a scalar are not written for it");
   return false;
 }
 
@@ -334,7 +337,8 @@ static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
   bool mod = e->op == EX_MOD;
   if (dtype_is_float(e->type)) {
     if (mod) {
-      cw_refuse(w, DIAG_EMIT_SCALAR, "compute it with vector instructions", "the scalar unit has no remainder of floats");
+      cw_refuse(w, DIAG_EMIT_SCALAR, "compute it with vector instructions",
+                "the scalar unit has no remainder of floats");
       return;
     }
     if (!put_whole(w, t, "Floor")) return;
@@ -642,7 +646,8 @@ static void write_stmt(CWriter *w, const IrStmt *s) {
   switch (s->op) {
   case ST_ALLOC: break; /* declared at the top */
   case ST_LET:
-    cw_line(w, "const %s %s = %s;", cw_type(v->type), w->var_name[v->id], cw_str(w, ir_cast(w->k, v->type, s->set.value)));
+    cw_line(w, "const %s %s = %s;", cw_type(v->type), w->var_name[v->id],
+            cw_str(w, ir_cast(w->k, v->type, s->set.value)));
     break;
   case ST_VAR:
     cw_line(w, "%s %s = %s;", cw_type(v->type), w->var_name[v->id], cw_str(w, ir_cast(w->k, v->type, s->set.value)));
@@ -717,4 +722,33 @@ bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user), void *us
   for (const IrStmt *s = b->first; s; s = s->next)
     if (f(s, user) || cw_scans(&s->body, f, user) || cw_scans(&s->alt, f, user)) return true;
   return false;
+}
+
+static void mark_load(IrExpr *e, void *user) {
+  if (e->op == EX_LOAD) ((bool *)user)[e->buf->id] = true;
+}
+
+static void mark_root(IrExpr **e, void *user) {
+  if (*e) ir_walk_expr(*e, mark_load, user);
+}
+
+static bool mark_used(const IrStmt *s, void *user) {
+  bool *used = user;
+  if (s->op == ST_STORE) used[s->store.buf->id] = true;
+  for (int i = 0; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION) used[s->args[i].region.buf->id] = true;
+  ir_stmt_exprs((IrStmt *)s, mark_root, used);
+  return false;
+}
+
+bool cw_placed(CWriter *w) {
+  bool *used = arena_array(w->arena, bool, w->k->bufs.len + 1), ok = true;
+  cw_scans(&w->k->body, mark_used, used);
+  for (uint32_t i = 1; i < w->k->bufs.len; i++) {
+    const IrBuf *b = w->k->bufs.data[i];
+    if (b->space == SPACE_GM || b->addr >= 0 || !used[i]) continue;
+    cw_refuse(w, DIAG_EMIT_LEVEL, "run the memplan pass", "buffer %s has no address", b->name);
+    ok = false;
+  }
+  return ok;
 }

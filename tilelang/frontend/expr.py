@@ -434,6 +434,8 @@ def _simplify(op, a, b):
             return binary("*", a.args[0], const(_int(a.args[1]) * y, a.dtype))
     elif op == "//" and y == 1:
         return a
+    elif op == "//" and y is not None and y > 1:
+        return _divide(a, y)
     elif op == "%" and y == 1 and a.pure:
         return const(0, a.dtype)
     return None
@@ -500,6 +502,22 @@ def _linear(e, scale, terms):
     slot = terms.setdefault(key_of(e), [0, e])
     slot[0] += scale
     return 0
+
+
+def _divide(a, n):
+    """a // n when n divides every term of a, else None."""
+    if a.op not in ("*", "+", "-", "neg"):
+        return None
+    terms = {}
+    rest = _linear(a, 1, terms)
+    if rest % n or any(c % n for c, _ in terms.values()):
+        return None
+    out = None
+    for c, e in terms.values():
+        if c:
+            term = binary("*", e, c // n)
+            out = term if out is None else binary("+", out, term)
+    return const(rest // n, a.dtype) if out is None else binary("+", out, const(rest // n, a.dtype))
 
 
 def difference(a, b):

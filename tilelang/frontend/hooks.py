@@ -4,7 +4,7 @@ A Python value takes Python's way through every hook. A value of the chip makes 
 collect its statements, and names that were bound inside end with it, because the chip, not Python, decides how often
 the block runs. A later use of such a name is an error that says so (expr.Poison)."""
 
-from ..errors import fail, here
+from ..errors import fail, here, warn
 from .builder import active
 from .expr import Buffer, Expr, MutVar, Poison, Region, Var, _number, binary, cast, select, show, to_bool, unary, wrap
 
@@ -207,6 +207,15 @@ class Frame:
         for n in carried:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             if before is _ABSENT or isinstance(before, Poison) or _same(before, after):
+                continue
+            if isinstance(before, (Buffer, Region)) or isinstance(before, Expr) and before.op != "const":
+                warn(
+                    f"'{n}' gets another value inside a run-time loop: it holds until the end of the run, "
+                    f"and each run begins with {show(before) if isinstance(before, Expr) else before!r} again",
+                    1023,
+                    h.at,
+                )
+                now[n] = before
                 continue
             fail(
                 1007,

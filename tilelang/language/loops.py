@@ -35,6 +35,12 @@ class _Serial(RuntimeLoop):
         b.open("for", head, self.at)
         return (v,) if isinstance(names, tuple) else v
 
+    def end(self, b):
+        b.close()
+        lo, hi, _ = self.bounds
+        if isinstance(lo, int) and isinstance(hi, int) and hi <= lo:
+            b.blocks[-1].pop()  # the body never runs: what it says need not hold
+
 
 def serial(*args, annotations=None):
     """`for i in T.serial(n)` or `(lo, hi[, step])`: a loop of the chip, one run after another. `range` is the same."""

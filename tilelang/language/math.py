@@ -13,20 +13,38 @@ def _python(*values):
     return not any(isinstance(v, Expr) for v in values)
 
 
+class Int(int):
+    """A Python int that also answers as a constant of the dialect does: `T.ceildiv(m, 64).value`."""
+
+    __slots__ = ()
+
+    @property
+    def value(self):
+        return int(self)
+
+    @property
+    def dtype(self):
+        return DType("int32")
+
+
+def _constant(v):
+    return Int(v) if type(v) is int else v
+
+
 def ceildiv(a, b):
     """a / b, rounded up."""
-    return -(-a // b) if _python(a, b) else (a + b - 1) // b
+    return _constant(-(-a // b)) if _python(a, b) else (a + b - 1) // b
 
 
 cdiv = ceildiv
 
 
 def floordiv(a, b):
-    return a // b
+    return _constant(a // b)
 
 
 def floormod(a, b):
-    return a % b
+    return _constant(a % b)
 
 
 def truncdiv(a, b):
@@ -48,7 +66,7 @@ def _fold(op, python, values):
                 fix=f"T.tile.{op}(dst, a, b) works on tiles; T.reduce_{op} reduces one",
             )
     if _python(*values):
-        return python(values)
+        return _constant(python(values))
     out = values[0]
     for v in values[1:]:
         out = binary(op, out, v)

@@ -25,6 +25,13 @@ def region_of(v, what):
     fail(1004, f"{what} takes a tile (buffer or slice), not {describe(v)}", fix=hint)
 
 
+def only_element(v):
+    """The element of a tile that has one; anything else as it is."""
+    if isinstance(v, (Buffer, Region)) and all(isinstance(n, int) and n == 1 for n in v.shape):
+        return v[(0,) * len(v.shape)]
+    return v
+
+
 def mark_written(r):
     r.buf.written = True
     return r
@@ -37,20 +44,23 @@ def long_dims(ext):
 # ---- copy -----------------------------------------------------------------------------------------------------------
 
 
-def _grow(r, ext, what):
-    """The region at an element's place with the other side's extents."""
+def _grow(r, ext):
+    """The region at an element's place with the other side's extents; of a tile with more dimensions the first row."""
     rank, ext = len(r.off), list(ext)
     while len(ext) > rank and isinstance(ext[0], int) and ext[0] == 1:
         ext.pop(0)
     if len(ext) > rank:
         ext = long_dims(ext)
-    if len(ext) > rank:
-        fail(
-            501,
-            f"T.copy: the tile at {what} would need {len(ext)} dimensions, '{r.buf.name}' has {rank}",
-            fix="slice the larger side",
-        )
+    ext = ext[-rank:]
     return Region(r.buf, r.off, [1] * (rank - len(ext)) + ext)
+
+
+def _first(r, ext):
+    """The first row of a tile when the other side, `ext`, has fewer dimensions."""
+    long = long_dims(ext)
+    if len(long) < len(long_dims(r.ext)) and len(ext) < len(r.ext):
+        return Region(r.buf, r.off, [1] * (len(r.ext) - len(ext)) + list(ext))
+    return r
 
 
 def _shrink(r, ext):
@@ -78,18 +88,22 @@ def _pair(src, dst, transpose):
             f"T.copy between two elements, {show(src)} and {show(dst)}",
             fix=f"give one side a size: a whole buffer or a slice; one value is copied by {show(dst)} = {show(src)}",
         )
+    partly = False
     if isinstance(src, Element):
-        s = _grow(s, reversed(d.ext) if transpose else d.ext, show(src))
+        s = _grow(s, reversed(d.ext) if transpose else d.ext)
+        whole, d = d, _first(d, s.ext)
+        partly = d is not whole and s.buf.space == "gm"
     elif isinstance(dst, Element):
-        d = _grow(d, reversed(s.ext) if transpose else s.ext, show(dst))
+        d = _grow(d, reversed(s.ext) if transpose else s.ext)
+        s = _first(s, d.ext)
     se, de = long_dims(s.ext), long_dims(d.ext)
     if transpose:
         se = se[::-1]
     same = [same_size(a, b) for a, b in zip(se, de)]
     if len(se) == len(de) and False not in same:
-        return s, d, False
+        return s, d, partly
     whole = isinstance(dst, Buffer) and dst.space != "gm"
-    if whole and s.buf.space == "gm" and not transpose and len(d.ext) == len(de) and _fits(se, de):
+    if whole and s.buf.space == "gm" and not transpose and _fits(se, de):
         return s, _shrink(d, se), True  # fewer rows than the tile has: the rest becomes the pad value
     _disagree(s, d, transpose)
     return None
@@ -131,7 +145,7 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     if pair is None:
         return
     s, d, partly = pair
-    if partly and d.buf.space != "l1":
+    if partly:
         b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", region_of(d.buf, "T.copy")])
     head = ["copy ", s, " -> ", mark_written(d)]
     if transpose:
@@ -160,7 +174,7 @@ def atomic_add(dst, value, *args, **hints):
             fix="T.atomic_add(tensor[i, j], tile)",
         )
     if isinstance(dst, Element):
-        d = _grow(d, s.ext, show(dst))
+        d = _grow(d, s.ext)
     se, de = long_dims(s.ext), long_dims(d.ext)
     if len(se) != len(de) or False in [same_size(x, y) for x, y in zip(se, de)]:
         b.error(501, f"T.atomic_add: the tile {describe(s)} does not fit {describe(d)}")
@@ -172,6 +186,7 @@ def fill(buf, value):
     """Every element of a tile := value."""
     b = current("T.fill")
     r = region_of(buf, "T.fill")
+    value = only_element(value)
     if isinstance(value, (Buffer, Region)):
         fail(1004, f"T.fill takes one value, not the tile {describe(value)}", fix="T.copy(src, dst)")
     b.emit(["fill ", wrap(value, r.dtype, "a value to fill with"), " -> ", mark_written(r)])

@@ -7,7 +7,7 @@ that every op named here exists. Functions of the dialect that have no op yet ar
 from ..errors import UnknownNameError, fail, nearest
 from ..frontend.builder import current
 from ..frontend.expr import Buffer, Region, describe, same_size, shape_text, show, value_of, wrap
-from .ops import atomic_add, clear, fill, long_dims, mark_written, region_of  # noqa: F401 - part of T.tile
+from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element, region_of  # noqa: F401 - part of T.tile
 
 # name -> (op, operands after dst): r tile · e tile or scalar · s scalar
 _TABLE = {
@@ -75,6 +75,8 @@ def _agree(what, dst, src):
 
 
 def _operand(what, kind, v, dst):
+    if kind == "s":
+        v = only_element(v)
     if kind == "s" or (kind == "e" and not isinstance(v, (Buffer, Region))):
         if isinstance(v, (Buffer, Region)):
             fail(1004, f"{what} takes one value here, not the tile {describe(v)}")

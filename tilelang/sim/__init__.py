@@ -9,6 +9,7 @@ Nothing of this happens on `import tilelang`: `install()` does it and `remove()`
 """
 
 import contextlib
+import sys
 
 from . import record
 from .patch import Patches
@@ -21,23 +22,32 @@ def install():
     global _now
     if _now is not None:
         return
+    import importlib.util
+
     import torch
 
+    import tilelang
+
     from ..kernel import Kernel
-    from . import device, graph, npu, reference
+    from . import device, graph, npu, reference, tvm
 
     p = Patches()
     try:
         device.patch_devices(p, torch)
         device.patch_half(p, torch)
         device.patch_overlap(p, torch)
+        device.patch_targets(p, torch)
         module = npu.make_module(torch)
         p.set(torch, "npu", module)
         p.module("torch.npu", module)
         p.module("torch_npu", reference.make_torch_npu(module))
         p.set(torch.ops, "npu", reference.Namespace())
         p.set(Kernel, "loose", True)
+        p.set(Kernel, "home", "torch")
         p.wrap(Kernel, "_run", lambda run: lambda self, *args: graph.kernel_runs(self, run, *args))
+        if importlib.util.find_spec("tvm") is None:
+            p.module("tvm", tvm.make_module())
+            p.set(tilelang, "tvm", sys.modules["tvm"])
         record.patch(p, torch)
     except BaseException:
         p.undo()

@@ -209,3 +209,20 @@ def patch_overlap(p, torch):
 
     p.set(Tensor, "__setitem__", assign)
     p.set(Tensor, "copy_", copy)
+
+
+def patch_targets(p, torch):
+    """Losses take class numbers of any integer type."""
+    import torch.nn.functional as functional
+
+    def wide(fn):
+        @functools.wraps(fn)
+        def call(input, target, *args, **kwargs):
+            if target.dtype in (torch.int32, torch.int16, torch.int8):
+                target = target.long()
+            return fn(input, target, *args, **kwargs)
+
+        return call
+
+    for name in ("cross_entropy", "nll_loss"):
+        p.wrap(functional, name, wide)

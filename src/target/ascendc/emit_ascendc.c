@@ -9,17 +9,9 @@
  *
  * Memory: one TBuf a memory, tiles at literal addresses, and pipe.Destroy() before the first flag, because the TPipe of a
  * cube core holds three M->MTE1 flags until then. */
-#include "../cwriter.h"
+#include "ascendc.h"
 
 #include <string.h>
-
-enum {
-  HELP_NONE_YET = HELP_SHARED - 1,
-#define HELPER(id, name, text) HELP_##id,
-#include "helpers_ascendc.def"
-#undef HELPER
-  HELP_END
-};
 
 static const CHelper own_helpers[] = {
 #define HELPER(id, name, text) {name, text},
@@ -32,10 +24,6 @@ static const char *helper(CWriter *w, int id) {
   return own_helpers[id - HELP_SHARED].name;
 }
 
-typedef enum { as_is, negated, inverse } ScalarAs;
-typedef struct Spelling Spelling;
-typedef void (*Writer)(CWriter *w, const IrStmt *s, const Spelling *sp);
-struct Spelling { Writer write; const char *api, *scalar_api; ScalarAs scalar_as; };
 static const Spelling spelling[OP_COUNT];
 
 typedef struct {
@@ -401,10 +389,13 @@ static const char *call_row_reduce(CWriter *w, void *user, IrExpr *from, const c
   RowCall *c = user;
   const IrBuf *src = c->s->args[0].region.buf, *dst = c->s->args[1].region.buf;
   IrExpr *so = cw_op(w, EX_ADD, c->v.arg[0].off, cw_mul(w, from, c->v.arg[0].pitch));
-  IrExpr *d = cw_op(w, EX_ADD, c->v.arg[1].off, from);
+  IrExpr *d = cw_op(w, EX_ADD, c->v.arg[1].off, cw_mul(w, from, c->v.arg[1].pitch));
+  bool place = c->s->op == OP_ROW_ARGMAX || c->s->op == OP_ROW_ARGMIN;
   return fmt(w, "%s(%s, %s, %s, %s, 1, 1, %lld%s);", c->sp->api, tensor_at(w, dst, d), tensor_at(w, src, so),
              cw_str(w, c->v.cols), n, (long long)(c->v.arg[0].pitch * dtype_size(src->type) / 32),
-             c->s->op == OP_ROW_SUM ? "" : ", ReduceOrder::ORDER_ONLY_VALUE");
+             c->s->op == OP_ROW_SUM ? ""
+             : place                ? ", ReduceOrder::ORDER_VALUE_INDEX"
+                                    : ", ReduceOrder::ORDER_ONLY_VALUE");
 }
 
 static const char *call_brcb(CWriter *w, void *user, IrExpr *from, const char *n) {
@@ -1056,13 +1047,10 @@ static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *
   w.own = own;
   for (uint32_t i = 1; i < k->bufs.len; i++) {
     const IrBuf *b = k->bufs.data[i];
-    if (b->space == SPACE_GM) continue;
-    if (b->addr < 0) {
-      cw_refuse(&w, DIAG_EMIT_LEVEL, "run the memplan pass", "buffer %s has no address", b->name);
-      continue;
-    }
-    own->used[b->space] = max_i64(own->used[b->space], b->addr + ir_buf_bytes(b));
+    if (b->space != SPACE_GM && b->addr >= 0)
+      own->used[b->space] = max_i64(own->used[b->space], b->addr + ir_buf_bytes(b));
   }
+  if (!cw_placed(&w)) return false;
   cw_scans(&k->body, find_writes, own);
   CParam *p;
   int n = cw_params(&w, &p);

@@ -254,7 +254,8 @@ static const char *scalar_of(CWriter *w, const IrStmt *s, int i) {
 static void elem(CWriter *w, const IrStmt *s, const Spelling *sp) {
   VecCall c;
   int last = s->n_args - 2, out = s->n_args - 1;
-  if ((s->op != OP_MOVE && s->op != OP_FILL && !check_dtype(w, s)) || !begin(w, s, &c)) return;
+  bool bytes = s->op == OP_MOVE || s->op == OP_FILL || s->op == OP_CAST; /* any dtype */
+  if ((!bytes && !check_dtype(w, s)) || !begin(w, s, &c)) return;
   bool scalar = s->args[last].kind == ARG_SCALAR, rows = !ir_is_int(c.v.rows, 1);
   bool by_row = !scalar && c.v.arg[last].block, by_col = !scalar && !by_row && rows && c.v.arg[last].pitch == 0;
   const char *api = scalar ? sp->scalar_api : by_row ? sp->row_api : by_col ? sp->col_api : sp->tile_api;
@@ -280,7 +281,12 @@ static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
     [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
   VecCall c;
   DType src = s->args[0].region.buf->type, dst = s->args[1].region.buf->type;
-  if (!arch_can_cast(w->arch, dst, src) || src == dst) {
+  bool same = src == dst && ir_attr_int(s, ATTR_MODE, CAST_NONE) == CAST_NONE;
+  if (same) {
+    elem(w, s, &spelling[OP_MOVE]);
+    return;
+  }
+  if (!arch_can_cast(w->arch, dst, src)) {
     cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s", dtype_info[src].name,
               dtype_info[dst].name, w->arch->name);
     return;
@@ -626,6 +632,20 @@ static const char *event(CWriter *w, const IrExpr *id) {
   return fmt(w, "(event_t)%s", cw_atom(w, id));
 }
 
+static bool is_sync_all(const IrStmt *s, void *user) {
+  (void)user;
+  return s->op == ST_SYNC_ALL;
+}
+
+static bool syncs_cube(const IrStmt *s, void *user) { return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user); }
+static bool syncs_vector(const IrStmt *s, void *user) { return s->op == ST_VECTOR && cw_scans(&s->body, is_sync_all, user); }
+
+/* Which cores meet. */
+static const char *sync_cores(CWriter *w) {
+  bool cube = cw_scans(&w->k->body, syncs_cube, NULL), vector = cw_scans(&w->k->body, syncs_vector, NULL);
+  return cube && vector ? "Mix" : cube ? "AICOnly" : "AIVOnly";
+}
+
 static void sync_stmt(CWriter *w, const IrStmt *s) {
   switch (s->op) {
   case ST_SET_FLAG:
@@ -642,7 +662,7 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
     break;
   case ST_CROSS_WAIT: cw_line(w, "wait_flag_dev(%s);", cw_str(w, s->sync.id)); break;
   case ST_SYNC_ALL:
-    cw_refuse(w, DIAG_EMIT_SYNC, "use cross_set and cross_wait, or target ascendc", "sync_all is not written for PTO");
+    cw_line(w, "SYNCALL<SyncCoreType::%s>();", sync_cores(w));
     break;
   default: break;
   }
@@ -800,9 +820,7 @@ static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *
   Own *own = arena_new(a, Own);
   own->gm_written = arena_array(a, bool, k->bufs.len + 1);
   w.own = own;
-  for (uint32_t i = 1; i < k->bufs.len; i++)
-    if (k->bufs.data[i]->space != SPACE_GM && k->bufs.data[i]->addr < 0)
-      cw_refuse(&w, DIAG_EMIT_LEVEL, "run the memplan pass", "buffer %s has no address", k->bufs.data[i]->name);
+  if (!cw_placed(&w)) return false;
   cw_scans(&k->body, find_writes, own->gm_written);
   own->mix = k->cores == CORES_MIX || cw_scans(&k->body, is_cross, NULL);
   CParam *p;

@@ -1,0 +1,216 @@
+/* legalize_sort.c - sorting with the record instructions.
+ *
+ * `sort` makes records of 8 bytes, f32 value and 32-bit number, in groups of 32 that sort32 sorts, chunk by chunk so that
+ * scratch stays small; what lies behind the given count becomes -inf. Four lists at a time are merged between two scratch
+ * buffers until one is left. Numbers become values by a conversion of the whole list of which a mask of alternating bits
+ * takes every second element. f16 and bf16 sort as f32, which holds them exactly. A list of one merge has at most 4095
+ * records, so 8192 elements can be sorted. */
+#include "legalize.h"
+
+#include <math.h>
+
+enum { GROUP = 32, CHUNK = 1024, MAX_RECORDS = 8192 };
+
+static IrRegion piece(Lg *g, const IrRegion *r, IrExpr *off, IrExpr *ext) {
+  IrRegion p = *r;
+  p.off[0] = ir_binary(g->k, EX_ADD, r->off[0], off);
+  p.ext[0] = ext;
+  return p;
+}
+
+static IrExpr *num(Lg *g, int64_t v) { return ir_i32(g->k, v); }
+static IrExpr *times(Lg *g, IrExpr *e, int64_t by) { return ir_binary(g->k, EX_MUL, e, num(g, by)); }
+
+static void put(Lg *g, StmtOp op, int n, const IrArg *arg) {
+  ir_append(g->out, ir_new_op(g->k, op, g->loc, n, arg));
+}
+
+static Opd run1(Lg *g, DType t, int64_t count) {
+  Nest n;
+  return lg_temp1(g, t, count, &n);
+}
+
+/* ---- records of one chunk, sorted in groups ------------------------------------------------------------------ */
+
+typedef struct {
+  IrRegion src; /* a run */
+  IrExpr *n;    /* elements that count */
+  bool whole;   /* n is all of src, which is f32 and whole groups */
+  Opd vals, index, records;
+} Sort;
+
+/* vals := -inf, then elements from `at` on, as far as there are any. */
+static void load_values(Lg *g, const Sort *q, IrExpr *at, int64_t len) {
+  Nest all = {.n = 1, .ext = {num(g, len)}, .max = {len}, .flat = true};
+  IrExpr *left = ir_binary(g->k, EX_SUB, q->n, at);
+  IrExpr *count = ir_binary(g->k, EX_MAX, ir_binary(g->k, EX_MIN, left, num(g, len)), num(g, 0));
+  Nest some = {.n = 1, .ext = {count}, .max = {len}, .flat = true};
+  Opd from = {.r = piece(g, &q->src, at, count)}, to = q->vals;
+  DType t = q->src.buf->type;
+  lg_emit2(g, &all, OP_FILL, lg_number(g, DT_F32, -INFINITY), q->vals);
+  to.r.ext[0] = count;
+  if (t == DT_F32) lg_emit2(g, &some, OP_MOVE, from, to);
+  else lg_emit(g, &some, OP_CAST, (Opd[]){from, to}, 2, ATTR_MODE, CAST_NONE);
+}
+
+static void sort_chunk(Lg *g, const Sort *q, IrExpr *at, int64_t len) {
+  IrRegion vals = q->whole ? piece(g, &q->src, at, num(g, len)) : q->vals.r, index = q->index.r;
+  IrRegion to = piece(g, &q->records.r, times(g, at, 2), num(g, 2 * len));
+  Nest all = {.n = 1, .ext = {num(g, CHUNK)}, .max = {CHUNK}, .flat = true};
+  if (!q->whole) load_values(g, q, at, len);
+  vals.ext[0] = index.ext[0] = num(g, len);
+  put(g, OP_SORT32, 3, (IrArg[]){ir_arg_region(vals), ir_arg_region(index), ir_arg_region(to)});
+  all.ext[0] = q->index.r.ext[0];
+  all.max[0] = q->index.r.ext[0]->i;
+  lg_emit3(g, &all, OP_ADD, q->index, lg_number(g, DT_I32, len), q->index);
+}
+
+static void sort_groups(Lg *g, Sort *q, int64_t total) {
+  int64_t len = min_i64(total, CHUNK), full = total / len, tail = total % len;
+  q->index = run1(g, DT_I32, len);
+  if (!q->whole) q->vals = run1(g, DT_F32, len);
+  lg_put(g, OP_ARANGE, (Opd[]){lg_number(g, DT_I32, 0), lg_number(g, DT_I32, 1), q->index}, 3, NO_ATTR, 0);
+  if (full > 1) {
+    IrBlock *saved;
+    IrExpr *v = ir_var(g->k, lg_loop(g, "chunk", num(g, full), &saved));
+    sort_chunk(g, q, times(g, v, len), len);
+    g->out = saved;
+  } else {
+    sort_chunk(g, q, num(g, 0), len);
+  }
+  if (tail) sort_chunk(g, q, num(g, full * len), tail);
+}
+
+/* ---- merging --------------------------------------------------------------------------------------------------- */
+
+static void merge(Lg *g, int k, const IrRegion *from, IrExpr *at, int64_t len, int64_t last, const IrRegion *to) {
+  IrArg arg[5];
+  IrExpr *base = times(g, at, 2);
+  for (int i = 0; i < k; i++) {
+    int64_t n = i + 1 < k ? len : last;
+    arg[i] = ir_arg_region(piece(g, from, ir_binary(g->k, EX_ADD, base, num(g, 2 * i * len)), num(g, 2 * n)));
+  }
+  int64_t sum = (k - 1) * len + last;
+  arg[k] = ir_arg_region(piece(g, to, base, num(g, 2 * sum)));
+  put(g, k == 1 ? OP_MOVE : k == 2 ? OP_MERGE2 : k == 3 ? OP_MERGE3 : OP_MERGE4, k + 1, arg);
+}
+
+/* Lists of `len` records to lists of four times as many; the last one may be short. */
+static void merge_level(Lg *g, int64_t total, int64_t len, const IrRegion *from, const IrRegion *to) {
+  int64_t lists = ceil_div(total, len), last = total - (lists - 1) * len;
+  int64_t full = lists % 4 == 0 && last < len ? lists / 4 - 1 : lists / 4, rest = lists - 4 * full;
+  if (full > 1) {
+    IrBlock *saved;
+    IrExpr *v = ir_var(g->k, lg_loop(g, "merge", num(g, full), &saved));
+    merge(g, 4, from, times(g, v, 4 * len), len, len, to);
+    g->out = saved;
+  } else if (full == 1) {
+    merge(g, 4, from, num(g, 0), len, len, to);
+  }
+  if (rest) merge(g, (int)rest, from, num(g, full * 4 * len), len, last, to);
+}
+
+/* ---- the result ------------------------------------------------------------------------------------------------ */
+
+/* pairs[0 .. 2 * count) of f32: records with the number as a value. */
+static Opd as_values(Lg *g, const IrRegion *records, int64_t count) {
+  Nest n = {.n = 1, .ext = {num(g, 2 * count)}, .max = {2 * count}, .flat = true};
+  Opd values = run1(g, DT_F32, 2 * count), bits = run1(g, DT_I16, GROUP / 2);
+  IrRegion all = piece(g, records, num(g, 0), num(g, 2 * count));
+  Opd numbers = {.r = lg_flat(g, &all, DT_I32)};
+  lg_emit(g, &n, OP_CAST, (Opd[]){numbers, values}, 2, ATTR_MODE, CAST_RINT);
+  lg_put(g, OP_FILL, (Opd[]){lg_number(g, DT_I16, 0x5555), bits}, 2, NO_ATTR, 0);
+  IrRegion mask = lg_flat(g, &bits.r, DT_U8);
+  mask.ext[0] = num(g, g->p->arch->repeat_bytes / 4 / 8);
+  IrStmt *s = ir_new_op(g->k, OP_SELECT, g->loc, 4,
+                        (IrArg[]){ir_arg_region(mask), ir_arg_region(all), ir_arg_region(values.r),
+                                  ir_arg_region(values.r)});
+  ir_set_attr(g->k, s, ATTR_MASKREP, ir_int(g->k, DT_BOOL, 1));
+  ir_append(g->out, s);
+  return values;
+}
+
+static bool check_sort(Lg *g, DType t, const IrExpr *src_n, const IrExpr *dst_n) {
+  if (t != DT_F32 && t != DT_F16 && t != DT_BF16) {
+    lg_no_dtype(g, t, "sort f32 or f16 tiles");
+    return false;
+  }
+  if (!ir_is_const(src_n) || !ir_is_const(dst_n)) {
+    lg_refuse(g, "needs tiles of a size known at compile time", "give the count as the second operand instead");
+    return false;
+  }
+  if (src_n->i <= MAX_RECORDS) return true;
+  lg_refuse(g, arena_printf(g->a, "of %lld elements; one merge takes lists of 4095, so %d are the most",
+                            (long long)src_n->i, MAX_RECORDS),
+            "sort parts and merge them with merge2");
+  return false;
+}
+
+void lg_sort(Lg *g) {
+  const IrStmt *s = g->s;
+  const IrRegion *in = &s->args[0].region, *out = &s->args[2].region;
+  DType t = out->buf->type;
+  IrExpr *n = lg_hoist(g, ir_cast(g->k, DT_I32, s->args[1].scalar)), *src_n = ir_count(g->k, in);
+  Nest src_nest, dst_nest;
+  Opd src, dst;
+  if (!check_sort(g, t, src_n, ir_count(g->k, out))) return;
+  if (!lg_nest(g, in, &src_nest, &src) || !lg_nest(g, out, &dst_nest, &dst)) return;
+  Opd dense = lg_dense(g, &src_nest, src);
+  int64_t total = round_up(src_n->i, GROUP), count = min_i64(ir_count(g->k, out)->i / 2, total);
+  Sort q = {.src = lg_flat(g, &dense.r, t), .n = ir_binary(g->k, EX_MIN, n, src_n)};
+  q.whole = t == DT_F32 && total == src_n->i && ir_is_int(q.n, total);
+  q.records = run1(g, DT_F32, 2 * total);
+  IrRegion from = q.records.r, to = total > GROUP ? run1(g, DT_F32, 2 * total).r : from;
+  sort_groups(g, &q, total);
+  for (int64_t len = GROUP; len < total; len *= 4) {
+    merge_level(g, total, len, &from, &to);
+    IrRegion x = from;
+    from = to;
+    to = x;
+  }
+  Opd pairs = as_values(g, &from, count);
+  if (t != DT_F32) {
+    Nest m = {.n = 1, .ext = {num(g, 2 * count)}, .max = {2 * count}, .flat = true};
+    pairs = lg_as(g, &m, pairs, t);
+  }
+  bool flat = lg_is_dense(g, &dst_nest, &dst);
+  if (flat) {
+    Nest m = {.n = 1, .ext = {num(g, 2 * count)}, .max = {2 * count}, .flat = true};
+    Opd home = {.r = lg_flat(g, out, t)};
+    home.r.ext[0] = num(g, 2 * count);
+    lg_emit2(g, &m, OP_MOVE, pairs, home);
+    return;
+  }
+  lg_refuse(g, "writes one contiguous tile that starts on 32 bytes", "use a whole buffer for the result");
+}
+
+/* ---- sort32, merge* by hand -------------------------------------------------------------------------------------- */
+
+/* The instructions as they are, apart from operands that are no runs. */
+void lg_records(Lg *g) {
+  const IrStmt *s = g->s;
+  int last = s->n_args - 1;
+  IrArg arg[5];
+  DType t = s->args[last].region.buf->type;
+  if (t != DT_F32 && t != DT_F16) {
+    lg_no_dtype(g, t, "records have f32 or f16 scores");
+    return;
+  }
+  for (int i = 0; i <= last; i++) {
+    Nest n;
+    Opd o;
+    IrRows rows;
+    arg[i] = s->args[i];
+    if (!lg_nest(g, &s->args[i].region, &n, &o)) return;
+    bool is_run = ir_rows(g->k, &s->args[i].region, &rows) && ir_is_int(rows.rows, 1);
+    if (is_run && (s->op != OP_SORT32 || lg_is_dense(g, &n, &o))) continue;
+    if (i == last) {
+      lg_refuse(g, "writes one contiguous tile that starts on 32 bytes", "use a whole buffer for the result");
+      return;
+    }
+    arg[i] = ir_arg_region(lg_dense(g, &n, o).r);
+  }
+  put(g, (StmtOp)s->op, s->n_args, arg);
+}
+
+bool lg_is_record(StmtOp op) { return op == OP_SORT32 || op == OP_MERGE2 || op == OP_MERGE3 || op == OP_MERGE4; }

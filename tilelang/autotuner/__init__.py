@@ -1,0 +1,136 @@
+"""@tilelang.autotune: tries the configurations of a kernel and keeps the best.
+
+A configuration that does not compile, faults or gives other numbers than the reference is left out, and why is kept:
+`kernel.get_tuner_result()["tried"]`. What is compared is the time of the chip where a run reports it (`last_run["cycles"]`),
+else the host's time for simulating one call; "by" says which.
+"""
+
+import functools
+import inspect
+
+from ..errors import ArgumentError, CompileError, TileLangError
+from ..jit import JITFunction
+from ..profiler import TensorSupplyType, agree, do_bench, make_inputs
+
+
+class AutoTuner:
+    """What the decorator gives: call it like the function, without the arguments that the configurations give."""
+
+    def __init__(self, fn, configs, options):
+        if not isinstance(fn, JITFunction):
+            raise ArgumentError("@tilelang.autotune stands above @tilelang.jit")
+        functools.update_wrapper(self, fn)
+        self.jit, self.configs, self.options = fn, configs, options
+        self.signature = inspect.signature(fn.fn)
+        self.found = {}
+
+    def __getattr__(self, name):
+        return getattr(self.jit, name)
+
+    def _configs(self, args, kwargs):
+        found = self.configs
+        if callable(found):
+            found = found(tuple(args), tuple(sorted(kwargs.items())))
+        names = list(self.signature.parameters)
+        out = []
+        for c in found:
+            c = dict(c) if isinstance(c, dict) else dict(zip([n for n in names if n not in kwargs][len(args) :], c))
+            unknown = [n for n in c if n not in names]
+            if unknown:
+                raise ArgumentError(f"autotune: '{self.jit.__name__}' has no argument '{unknown[0]}'")
+            out.append(c)
+        if not out:
+            raise ArgumentError(f"autotune: there is no configuration for '{self.jit.__name__}'")
+        return out
+
+    def __call__(self, *args, **kwargs):
+        given = set(list(self.signature.parameters)[: len(args)]) | set(kwargs)
+        needed = {n for n, p in self.signature.parameters.items() if p.default is inspect.Parameter.empty}
+        configs = self.configs if callable(self.configs) else self._configs(args, kwargs)
+        if not callable(configs) and all(set(c) <= given for c in configs) or callable(configs) and needed <= given:
+            return self.jit(*args, **kwargs)
+        key = (repr(args), repr(sorted(kwargs.items())))
+        if key not in self.found:
+            self.found[key] = self._tune(args, kwargs, self._configs(args, kwargs))
+        return self.found[key]
+
+    def _tune(self, args, kwargs, configs):
+        tried, best = [], None
+        reference = Reference(self.options)
+        for config in configs:
+            entry = {"config": config}
+            tried.append(entry)
+            try:
+                kernel = self.jit.compile(*args, **{**kwargs, **config})
+                entry["latency"], by = reference.measure(kernel)
+            except (TileLangError, AssertionError, ValueError, ZeroDivisionError) as e:
+                entry["reason"] = _reason(e)
+                continue
+            if best is None or entry["latency"] < best[0]["latency"]:
+                best = (entry, kernel, by)
+        if best is None:
+            reasons = "\n".join(f"  {t['config']}: {t['reason']}" for t in tried)
+            raise ArgumentError(f"autotune: no configuration of '{self.jit.__name__}' works:\n{reasons}")
+        entry, kernel, by = best
+        kernel.tuner_result = {
+            "latency": entry["latency"], "config": entry["config"], "ref_latency": reference.latency, "by": by,
+            "tried": tried,
+        }  # fmt: skip
+        kernel.latency, kernel.config, kernel.ref_latency = entry["latency"], entry["config"], reference.latency
+        return kernel
+
+
+def _reason(e):
+    if isinstance(e, CompileError) and e.errors:
+        return f"{e.errors[0].code}: {e.errors[0].text}"
+    return f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"
+
+
+class Reference:
+    """Inputs and expected results, made once."""
+
+    def __init__(self, options):
+        self.options, self.inputs, self.wanted, self.latency = options, None, None, None
+
+    def measure(self, kernel):
+        """(cost, "cycles" or "host ms") of a kernel that gives the right numbers."""
+        o = self.options
+        if self.inputs is None or not o["cache_input_tensors"]:
+            supply = o["supply_prog"]
+            params = [kernel.params[i] for i in kernel.inputs]
+            self.inputs = list(supply(params)) if supply else make_inputs(kernel, o["supply_type"])
+            self.wanted = None
+        got = kernel(*self.inputs)
+        if o["ref_prog"] is not None and not o["skip_check"]:
+            if self.wanted is None:
+                made = []
+                self.latency = do_bench(lambda: made.append(o["ref_prog"](*self.inputs)), warmup=0, rep=0)
+                self.wanted = made[0]
+            if o["manual_check_prog"]:
+                o["manual_check_prog"](self.inputs, self.wanted)
+            found = agree(got, self.wanted, o["rtol"], o["atol"], o["max_mismatched_ratio"])
+            if found:
+                raise AssertionError(found)
+        cycles = (kernel.last_run or {}).get("cycles")
+        if cycles:
+            return cycles, "cycles"
+        return do_bench(lambda: kernel(*self.inputs), warmup=0, rep=0), "host ms"
+
+
+def autotune(func=None, *, configs, warmup=25, rep=100, timeout=100, supply_type=TensorSupplyType.Auto, ref_prog=None,
+             supply_prog=None, rtol=1e-2, atol=1e-2, max_mismatched_ratio=0.01, skip_check=False, manual_check_prog=None,
+             cache_input_tensors=True, **ignored):  # fmt: skip
+    """Decorator above @tilelang.jit. `configs`: a list of {argument: value}, or a function of (args, kwargs) that gives one."""
+    options = dict(
+        supply_type=supply_type, ref_prog=ref_prog, supply_prog=supply_prog, rtol=rtol, atol=atol,
+        max_mismatched_ratio=max_mismatched_ratio, skip_check=skip_check, manual_check_prog=manual_check_prog,
+        cache_input_tensors=cache_input_tensors,
+    )  # fmt: skip
+
+    def wrap(fn):
+        return AutoTuner(fn, configs, options)
+
+    return wrap if func is None else wrap(func)
+
+
+__all__ = ["AutoTuner", "autotune"]

@@ -1,0 +1,64 @@
+/* fail_alloc.c - runs the compiler on files while the host refuses its k-th request for memory, for k = 1, 2, 3 … until
+ * one run needs fewer. Every call must come back, report TL0001 when it failed for that reason, and leak nothing.
+ *
+ *   cc -g -O1 -fsanitize=address,undefined -Iinclude tools/fuzz/fail_alloc.c … -o build/fail_alloc
+ *   build/fail_alloc test/ir/\*.tl */
+#include "tilelang.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { long left; int refused; } Budget;
+
+static void *limited(void *user, void *old, size_t size) {
+  Budget *b = user;
+  if (!size) {
+    free(old);
+    return NULL;
+  }
+  if (b->left-- == 0) {
+    b->refused = 1;
+    return NULL;
+  }
+  return realloc(old, size);
+}
+
+/* One compilation with k requests granted; 1 when one was refused. */
+static int compile(const char *text, size_t len, long k) {
+  Budget budget = {k, 0};
+  TlContext *c = tl_open(limited, &budget);
+  if (!c) return 1;
+  if (tl_load(c, "fail.tl", text, len)) {
+    tl_signature_json(c);
+    TlLower opt = {.keep_text = 1, .verify_each = 1};
+    if (tl_lower(c, &opt)) {
+      tl_text(c);
+      tl_explain(c);
+      tl_explain_json(c);
+      tl_emit(c, "ascendc");
+      tl_emit(c, "pto");
+    }
+  }
+  const char *said = tl_diags_text(c), *json = tl_diags_json(c);
+  if (budget.refused && (!strstr(said, "TL0001") || !strstr(json, "TL0001"))) {
+    fprintf(stderr, "fail_alloc: request %ld was refused and not reported:\n%s\n%s\n", k, said, json);
+    abort();
+  }
+  tl_close(c);
+  return budget.refused;
+}
+
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    static char text[1 << 20];
+    FILE *f = fopen(argv[i], "rb");
+    if (!f) return 2;
+    size_t len = fread(text, 1, sizeof text, f);
+    fclose(f);
+    long k = 0;
+    while (compile(text, len, k)) k++;
+    printf("%s: %ld requests\n", argv[i], k);
+  }
+  return 0;
+}
