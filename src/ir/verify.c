@@ -8,7 +8,7 @@
  * are constants (or differ by a constant) and is silent otherwise; the simulator checks the rest. For bounds there are
  * two proofs: the interval of an offset lies outside for all values, or an end of the interval lies outside and is
  * reached. The second needs an `exact` expression (every index in it once, with constant bounds) in a place that
- * always runs.
+ * runs for all values of these indices.
  *
  * Breaks of the data model (which the text cannot express, only a faulty pass) are reported as TL0002. */
 #include "ir.h"
@@ -29,7 +29,8 @@ typedef struct {
   Loc head;                                /* the parameter or grid index being looked at */
   int loops;                               /* enclosing for and while, within side and parallel */
   int inner;                               /* enclosing statements with a body, sides not counted */
-  int maybe;                               /* > 0: the place may not run */
+  Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
+  int maybe;                               /* > 0: the place may not run, for other reasons than these */
 } Verifier;
 
 static void check_block(Verifier *v, IrBlock *b);
@@ -111,10 +112,23 @@ static bool exact(const Verifier *v, const IrExpr *e, const IrVar **seen, int *n
          x->def->loop.hi->i > x->def->loop.lo->i;
 }
 
+typedef struct { const IrVar *seen[8]; int n; bool found; } Mention;
+
+static void find_mention(IrExpr *e, void *user) {
+  Mention *m = user;
+  for (int i = 0; i < m->n; i++) m->found |= e->op == EX_VAR && e->var == m->seen[i];
+}
+
+static void find_opaque(IrExpr *e, void *user) {
+  bool *opaque = user;
+  *opaque |= e->op == EX_LOAD || (e->op == EX_VAR && (e->var->kind == VAR_LET || e->var->kind == VAR_MUT));
+}
+
 static bool is_exact(const Verifier *v, const IrExpr *e) {
-  const IrVar *seen[8];
-  int n = 0;
-  return !v->maybe && exact(v, e, seen, &n);
+  Mention m = {.n = 0};
+  if (v->maybe || !exact(v, e, m.seen, &m.n)) return false;
+  for (uint32_t i = 0; i < v->conds.len; i++) ir_walk_expr(v->conds.data[i], find_mention, &m);
+  return !m.found;
 }
 
 /* Is off .. off + ext outside 0 .. size for certain? *reach: how far it goes. */
@@ -398,7 +412,8 @@ static void check_address(Verifier *v, const IrBuf *b) {
 static void check_view(Verifier *v, const IrBuf *b) {
   IrBuf *of = b->view;
   if (!use_buf(v, of)) return;
-  if (of->space == SPACE_GM || of->space != b->space || (v->lowered && (of->space != SPACE_UB || of->addr != b->addr))) {
+  bool moved = v->lowered && (of->space != SPACE_UB || of->addr != b->addr);
+  if (of->space == SPACE_GM || of->space != b->space || moved) {
     Diag *g = bad(v, VIEW_PLACE, "%%%s in %s is a view of %%%s in %s%s", b->name, sname(b), of->name, sname(of),
                   of->space == b->space && of->addr != b->addr ? " and has another address" : "");
     diag_fix(v->d, g, "a view and what it views are one place in ub");
@@ -585,6 +600,18 @@ static void check_for(Verifier *v, IrStmt *s) {
   v->maybe -= maybe;
 }
 
+static void check_if(Verifier *v, IrStmt *s) {
+  bool opaque = false;
+  check_expr(v, s->test.cond);
+  ir_walk_expr(s->test.cond, find_opaque, &opaque);
+  v->maybe += opaque;
+  if (!opaque) vec_push(v->a, &v->conds, s->test.cond);
+  check_block(v, &s->body);
+  check_block(v, &s->alt);
+  v->conds.len -= !opaque;
+  v->maybe -= opaque;
+}
+
 static void check_while(Verifier *v, IrStmt *s) {
   check_expr(v, s->test.cond);
   if (ir_is_int(s->test.cond, 1) && !leaves_loop(&s->body, false)) {
@@ -705,11 +732,7 @@ static void check_stmt(Verifier *v, IrStmt *s) {
   case ST_FOR: check_for(v, s); return;
   case ST_PARALLEL: check_parallel(v, s); return;
   case ST_IF:
-    check_expr(v, s->test.cond);
-    v->maybe++;
-    check_block(v, &s->body);
-    check_block(v, &s->alt);
-    v->maybe--;
+    check_if(v, s);
     return;
   case ST_WHILE: check_while(v, s); return;
   case ST_CUBE:

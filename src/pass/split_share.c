@@ -89,6 +89,31 @@ static void check_op(Share *h, const IrStmt *s) {
     return;
   case OP_FILL: return;
   case OP_ARANGE: forbid(h, out->region.buf); return;
+  case OP_ROW_SUM:
+  case OP_ROW_MAX:
+  case OP_ROW_MIN:
+  case OP_ROW_ARGMAX:
+  case OP_ROW_ARGMIN:
+  case OP_BRCB:
+  case OP_REDUCE_ABSSUM:
+  case OP_REDUCE_ABSMAX:
+  case OP_REDUCE_AND:
+  case OP_REDUCE_OR:
+  case OP_REDUCE_XOR:
+  case OP_CUMSUM:
+  case OP_CUMMAX:
+  case OP_TRANSPOSE:
+  case OP_GATHER:
+  case OP_GATHERB:
+  case OP_GATHER_MASK:
+  case OP_SORT:
+  case OP_SORT32:
+  case OP_MERGE2:
+  case OP_MERGE3:
+  case OP_MERGE4: /* a row of the result comes from other rows */
+    for (int i = 0; i < s->n_args; i++)
+      if (is_ub(&s->args[i])) forbid(h, s->args[i].region.buf);
+    return;
   default:
     for (int i = 0; i < n_in; i++)
       if (is_ub(&s->args[i])) tie_elementwise(h, &s->args[i].region, &out->region);
@@ -153,6 +178,8 @@ bool split_share(PassCtx *p, IrStmt *vector) {
   IrKernel *k = p->k;
   Share h = {p, k, arena_array(p->arena, bool, k->bufs.len + 1), false};
   for (uint32_t i = 1; i < k->bufs.len; i++) h.shared[i] = candidate(k->bufs.data[i]);
+  for (uint32_t i = 1; i < k->bufs.len; i++) /* rows of a view need not be the rows of its bytes */
+    if (k->bufs.data[i]->view) h.shared[i] = h.shared[ir_root(k->bufs.data[i])->id] = false;
   do {
     h.changed = false;
     ir_walk(&vector->body, check, &h);

@@ -121,15 +121,22 @@ static bool bind_local(Run *r, SimBuf *b) {
   return true;
 }
 
+static bool note_alloc(IrStmt *s, void *user) {
+  if (s->op == ST_ALLOC) ((bool *)user)[s->alloc.buf->id] = true;
+  return true;
+}
+
 static bool bind_buffers(Run *r) {
   Sim *s = &r->sim;
   const IrKernel *k = s->k;
+  bool *allocated = arena_array(&r->arena, bool, k->bufs.len + 1);
+  ir_walk((IrBlock *)&k->body, note_alloc, allocated);
   s->n_buf = k->bufs.len;
   s->buf = arena_array(&r->arena, SimBuf, s->n_buf + 1);
   for (uint32_t i = 1; i < k->bufs.len; i++) {
     const IrBuf *ir = k->bufs.data[i];
     SimBuf *b = &s->buf[i];
-    if (!ir) continue;
+    if (!ir || (ir->space != SPACE_GM && !allocated[i])) continue; /* passes dropped it */
     *b = (SimBuf){.ir = ir,
                   .space = ir->space,
                   .layout = ir->layout,
