@@ -135,7 +135,7 @@ static bool is_exact(const Verifier *v, const IrExpr *e) {
 static bool outside(Verifier *v, IrExpr *off, IrExpr *ext, IrExpr *size, int64_t *reach) {
   IrExpr *end = ir_binary(v->k, EX_ADD, off, ext), *over = ir_binary(v->k, EX_SUB, end, size);
   IrRange r = ir_range(v->k, off), o = ir_range(v->k, over), e = ir_range(v->k, end);
-  if (ir_is_const(ext) && ext->i <= 0) return false;
+  if (ir_range(v->k, ext).lo <= 0) return false; /* may be empty: then nothing is touched */
   if (r.hi < 0 || (r.lo < 0 && r.lo != INT64_MIN && is_exact(v, off))) {
     *reach = r.hi < 0 ? r.hi : r.lo;
     return true;

@@ -72,6 +72,8 @@ class Builder:
         self.kernel_open = False
         self.outs = []  # T.empty tensors, in order
         self.ifs = []  # open T.If
+        self.views = {}  # (buffer, shape, dtype) -> view
+        self.deq_scale = None  # T.set_deq_scale
 
     def __enter__(self):
         self.before = getattr(_local, "builder", None)
@@ -159,6 +161,31 @@ class Builder:
         b = Buffer(None, shape, dtype, space, here())
         self.emit(["alloc ", b], "alloc")
         return b
+
+    def view(self, of, shape, dtype):
+        """The bytes of a buffer under another shape and dtype; it stands beside that buffer, known wherever it is."""
+        if of.space == "gm":
+            fail(1002, f"a view of {describe(of)}, a tensor in global memory, is not supported")
+        key = (id(of), tuple(shape), str(dtype))
+        found = self.views.get(key)
+        if found is None:
+            found = self.views[key] = Buffer(of.name, shape, dtype, of.space, here())
+            found.view = of
+            block, at = self.find_alloc(of)
+            block.insert(at + 1, Stmt("alloc", ["alloc ", found], self.loc()))
+        return found
+
+    def find_alloc(self, buf, block=None):
+        """(block, index) of the statement that makes a buffer."""
+        block = self.top if block is None else block
+        for n, s in enumerate(block):
+            if s.kind == "alloc" and s.head[1] is buf:
+                return block, n
+            for inner in (s.body, s.alt):
+                found = self.find_alloc(buf, inner) if inner else None
+                if found:
+                    return found
+        return None
 
     def store(self, buf, idx, value, op):
         """buf[idx] = value, or `op`= value."""
@@ -293,6 +320,7 @@ class Printer:
         if s.kind == "alloc":
             b = s.head[1]
             text = f"alloc {self.name(b)}: {b.space} {b.dtype.ir}[{', '.join(self.expr(d) for d in b.shape)}]"
+            text += f" view({self.name(b.view)})" if b.view is not None else ""
             return text if b.addr is None else f"{text} at {b.addr}"
         out = []
         for part in s.head:

@@ -661,13 +661,14 @@ class _Tile:
 class Buffer(_Tile):
     """A tensor of the caller (space "gm") or a buffer of the chip."""
 
-    __slots__ = ("name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark")
+    __slots__ = ("name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark", "view")
 
     def __init__(self, name, shape, dtype, space, at=None):
         self.name, self.shape, self.dtype, self.space, self.at = name, tuple(shape), DType(dtype), space, at
         self.addr = None
         self.written = self.read = False
         self.mark = ""  # "out" for T.empty
+        self.view = None  # the Buffer whose bytes this one is
 
     @property
     def ndim(self):

@@ -208,10 +208,10 @@ class Frame:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             if before is _ABSENT or isinstance(before, Poison) or _same(before, after):
                 continue
-            if isinstance(before, (Buffer, Region)) or isinstance(before, Expr) and before.op != "const":
+            if isinstance(before, Expr) and before.op != "const":
                 warn(
                     f"'{n}' gets another value inside a run-time loop: it holds until the end of the run, "
-                    f"and each run begins with {show(before) if isinstance(before, Expr) else before!r} again",
+                    f"and each run begins with {show(before)} again",
                     1023,
                     h.at,
                 )

@@ -36,15 +36,12 @@ _TABLE = {
     "sigmoid": ("sigmoid", "r"),
     "silu": ("silu", "r"),
     "tanh": ("tanh", "r"),
+    "sin": ("sin", "r"),
+    "cos": ("cos", "r"),
+    "pow": ("pow", "re"),
 }
 
-_NOT_YET = (
-    "gather gatherb gather_mask topk sort sort32 merge_sort init_sort_buf transpose pow sin cos round brcb "
-    "brcb_experiment datacachecleanandinvalid_experiment row_expand_mul row_expand_mul_experiment "
-    "row_expand_sub_experiment row_expand_div_experiment reduce_sum_experiment gathermask_experiment sum_experiment "
-    "block_reduce_max block_reduce_min block_reduce_sum wholereducemax wholereducemin wholereducesum "
-    "bilinear_interpolation sub_experiment abs_experiment mins_experiment reduce_sum_mask_experiment fill_experiment"
-).split()
+_NOT_YET = ["brcb"]
 
 
 def _count(ext):
@@ -224,6 +221,14 @@ def _clamp(what, out, buffer, low, high, count):
         _emit(what, "min", d, [s, _operand(what, "s", high, d)])
 
 
+def round(out, buffer, count=None):
+    """To the nearest whole number, ties to even, in the tile's own dtype."""
+    d, s = region_of(out, "T.tile.round"), region_of(buffer, "T.tile.round")
+    if count is not None:
+        d, s = _first(d, count, "T.tile.round"), _first(s, count, "T.tile.round")
+    _emit("T.tile.round", "cast", d, [s], [" mode(rint)"] if d.dtype.is_float else [])
+
+
 def clamp(out, buffer, low, high, count=None):
     """min(max(x, low), high)."""
     _clamp("T.tile.clamp", out, buffer, low, high, count)
@@ -253,6 +258,9 @@ def __getattr__(name):
     )
 
 
+from . import moved as _moved  # noqa: E402 - it may use what stands above
+from .moved import *  # noqa: E402,F403
+
 __all__ = [
     *_TABLE,
     "fill",
@@ -266,5 +274,7 @@ __all__ = [
     "clamp",
     "clamp_max",
     "clamp_min",
+    "round",
     "atomic_add",
+    *_moved.__all__,
 ]
