@@ -370,22 +370,33 @@ static void check_op(Verifier *v, const IrStmt *s) {
 }
 
 static void check_layout(Verifier *v, const IrBuf *b) {
-  bool legal = b->layout == LAYOUT_ND || b->rank >= 2;
+  bool nz = b->layout == LAYOUT_NZ, legal = b->layout == LAYOUT_ND;
+  const char *fix = "leave the layout out: the passes choose it with the memory";
   switch (b->space) {
-  case SPACE_UB: legal = b->layout == LAYOUT_ND; break;
+  case SPACE_UB: fix = "UB holds rows: leave the layout out"; break;
   case SPACE_L1:
-  case SPACE_L0C: legal &= v->lowered ? b->layout == LAYOUT_NZ : true; break;
-  case SPACE_L0A: legal &= v->lowered ? b->layout == LAYOUT_ZZ || b->layout == LAYOUT_NZ : true; break;
-  case SPACE_L0B: legal &= v->lowered ? b->layout == LAYOUT_ZN : true; break;
+  case SPACE_L0C:
+    legal = nz || (legal && !v->lowered);
+    fix = "use nz";
+    break;
+  case SPACE_L0A:
+    legal = nz || b->layout == LAYOUT_ZZ || (legal && !v->lowered);
+    fix = "use zz";
+    break;
+  case SPACE_L0B:
+    legal = b->layout == LAYOUT_ZN || (legal && !v->lowered);
+    fix = "use zn";
+    break;
   default: break;
+  }
+  if (legal && b->layout != LAYOUT_ND && b->rank < 2) {
+    legal = false;
+    fix = "a fractal layout needs two dimensions";
   }
   if (legal) return;
   Diag *g = bad(v, LAYOUT, "%%%s %s in %s has layout %s", b->name, shape_text(v, b->shape, b->rank), sname(b),
                 layout_name[b->layout]);
-  diag_fix(v->d, g, "%s",
-           b->space == SPACE_UB ? "UB holds rows: leave the layout out"
-           : b->rank < 2        ? "a fractal layout needs two dimensions"
-                                : "use nz in L1 and L0C, zz in L0A, zn in L0B");
+  diag_fix(v->d, g, "%s", fix);
 }
 
 static void check_address(Verifier *v, const IrBuf *b) {

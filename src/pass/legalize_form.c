@@ -615,14 +615,27 @@ static void warn_layout(Lg *g, const Nest *n, const Opd *o) {
                  arena_printf(g->a, "give the buffer rows of a multiple of %d elements and start tiles there", BLOCK / size));
 }
 
-static Opd copied_by_element(Lg *g, const Nest *n, Opd o, bool dense) {
+/* A column whose elements start blocks is gathered by one row_max over rows of one element. */
+static bool gathers(Lg *g, const Nest *m, const Opd *own) {
+  int64_t bytes = stride_at(own, 0) * dtype_size(own->r.buf->type);
+  return m->n == 1 && bytes % BLOCK == 0 && bytes <= MAX_STRIDE * BLOCK && start_aligned(g, own) &&
+         arch_has_dtype(g->p->arch, RULE_FLOAT, own->r.buf->type);
+}
+
+/* An input that the unit cannot address as it stands, in scratch. */
+static Opd copied_in(Lg *g, const Nest *n, Opd o, bool dense) {
   Opd own, pair[2];
   int8_t back[IR_MAX_RANK];
   Nest m = lg_own(n, &o, &own, back);
   if (dense) m.flat = true;
   pair[0] = own;
   pair[1] = lg_temp(g, &m, opd_type(&o));
-  lg_by_element(g, &m, OP_MOVE, pair, 2);
+  if (gathers(g, &m, &own)) {
+    lg_put(g, OP_ROW_MAX, pair, 2, NO_ATTR, 0);
+  } else {
+    warn_layout(g, &m, &own);
+    lg_by_element(g, &m, OP_MOVE, pair, 2);
+  }
   return lg_widen(n, &m, pair[1], back);
 }
 
@@ -630,8 +643,7 @@ bool lg_is_ordered(Lg *g, const Nest *n, const Opd *o, int from) { return !is_ba
 
 Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from) {
   if (!is_bad(g, n, &o, from)) return o;
-  warn_layout(g, n, &o);
-  return copied_by_element(g, n, o, false);
+  return copied_in(g, n, o, false);
 }
 
 /* Full operands are dense: write out what repeats, and the whole step is flat. */
@@ -665,9 +677,12 @@ static void fix_inputs(Lg *g, Nest *n, Opd *arg, int n_arg, const bool *is_bad_a
     Nest m = column ? lg_own(n, &arg[i], &own, back) : *n;
     bool off = runs ? !arg[i].scalar && !start_aligned(g, &arg[i]) : is_bad_at[i];
     if (!off && !(column && !lg_is_dense(g, &m, &own))) continue;
-    warn_layout(g, column ? &m : n, column ? &own : &arg[i]);
-    if (i + 1 < n_arg) arg[i] = copied_by_element(g, n, arg[i], column);
-    else f->by_element = true;
+    if (i + 1 < n_arg) {
+      arg[i] = copied_in(g, n, arg[i], column);
+    } else {
+      warn_layout(g, n, &arg[i]);
+      f->by_element = true;
+    }
   }
 }
 

@@ -262,6 +262,14 @@ static void transpose(Lg *g) {
     src.dim[i] = (int8_t)a;
     dst.dim[i] = (int8_t)b;
   }
+  bool line = ir_is_int(n.ext[0], 1) || ir_is_int(n.ext[1], 1);
+  if (line && is_one_run(g, s) && is_one_run(g, d)) { /* the same elements in the same order */
+    src = (Opd){.r = lg_flat(g, s, s->buf->type)};
+    dst = (Opd){.r = lg_flat(g, d, d->buf->type)};
+    n = (Nest){.n = 1, .ext = {src.r.ext[0]}, .max = {n.max[0] * n.max[1]}};
+    lg_copy(g, &n, src, dst);
+    return;
+  }
   lg_transpose(g, &n, src, dst);
 }
 

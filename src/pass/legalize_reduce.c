@@ -54,7 +54,8 @@ static Opd padded(Lg *g, Nest *n, Kind kind, Opd src) {
   DType t = opd_type(&src);
   Nest full = resized(g, n, d, round_up(n->max[d], dtype_c0(t)));
   Opd whole = lg_temp(g, &full, t);
-  IrExpr *zero = dtype_is_float(t) ? ir_float(g->k, t, kind.neutral) : ir_int(g->k, t, 0);
+  int64_t whole_neutral = kind.row == OP_ROW_SUM ? 0 : kind.row == OP_ROW_MAX ? INT32_MIN : INT32_MAX; /* i32 */
+  IrExpr *zero = dtype_is_float(t) ? ir_float(g->k, t, kind.neutral) : ir_int(g->k, t, whole_neutral);
   lg_emit2(g, &full, OP_FILL, lg_scalar(zero), whole);
   Opd window = whole;
   window.r.ext[window.dim[d]] = n->ext[d];
@@ -72,9 +73,8 @@ static void reduce_run(Lg *g, const Nest *n, Kind kind, Opd src, Opd dst) {
     return;
   }
   int64_t lines = count / e, tail = count % e, half = max_i64(lines / 2, 1);
-  Nest acc_n = {.n = 2, .ext = {ir_i32(g->k, half), ir_i32(g->k, e)}, .max = {half, e}, .flat = true},
-       line_n = without(&acc_n, 0);
-  Opd acc = lg_temp(g, &acc_n, t), first = part(g, &acc_n, acc, 0, ir_i32(g->k, 0), NULL);
+  Nest acc_n, line_n = {.n = 1, .ext = {ir_i32(g->k, e)}, .max = {e}, .flat = true};
+  Opd acc = lg_temp1(g, t, half * e, &acc_n), first = slice(g, &acc_n, acc, 0, 0, e);
   Opd low = slice(g, n, src, 0, 0, half * e);
   if (lines == 1) lg_put(g, OP_MOVE, (Opd[]){low, acc}, 2, NO_ATTR, 0);
   else lg_put(g, kind.fold, (Opd[]){low, slice(g, n, src, 0, half * e, half * e), acc}, 3, NO_ATTR, 0);
@@ -89,8 +89,8 @@ static void reduce_run(Lg *g, const Nest *n, Kind kind, Opd src, Opd dst) {
     return;
   }
   Nest next_n;
-  Opd next = lg_temp1(g, t, half, &next_n);
-  lg_put(g, kind.row, (Opd[]){acc, next}, 2, NO_ATTR, 0);
+  Opd next = lg_temp1(g, t, half, &next_n), rows = {.r = ir_whole(g->k, lg_view(g, acc.r.buf, t, 2, (int64_t[]){half, e}))};
+  lg_put(g, kind.row, (Opd[]){rows, next}, 2, NO_ATTR, 0);
   reduce_run(g, &next_n, kind, next, dst);
 }
 
@@ -273,7 +273,8 @@ static void deliver(Lg *g, Nest rest, Kind kind, DType w, Opd value, Opd dst, bo
   value = arg[0];
   dst = arg[1];
   if (keep) {
-    DType m = dtype_is_float(w) && !dtype_is_float(t) ? (t == DT_I16 ? DT_I16 : DT_I32) : lg_common(w, t);
+    DType m = lg_common(w, t);
+    if (dtype_is_float(w) && !dtype_is_float(t)) m = t == DT_I16 && kind.fold != OP_ADD ? DT_I16 : DT_I32;
     if (m == DT_I8 || m == DT_U8) m = DT_I16;
     Opd old = lg_as(g, &rest, dst, m), now = lg_as(g, &rest, value, m);
     total = m == t ? dst : lg_temp(g, &rest, m);
@@ -352,16 +353,17 @@ void lg_reduce(Lg *g) {
   Opd src, dst, value;
   int d;
   if (!operands(g, &n, &d, &src, &dst, &rest)) return;
+  bool computes = reduce_type((StmtOp)s->op, opd_type(&src), opd_type(&dst), false, 1) != DTYPE_COUNT;
+  rest.flat = true;
+  if (ir_is_int(n.ext[d], 1) && (!keep || computes)) {
+    deliver(g, rest, kind, opd_type(&src), n.n == 1 ? src : part(g, &n, src, d, ir_i32(g->k, 0), NULL), dst, keep);
+    return;
+  }
   bool last = d == n.n - 1;
   DType t = opd_type(&dst), w = reduce_type(s->op, opd_type(&src), t, last, n.max[d]);
   if (w == DTYPE_COUNT) {
     if (dtype_is_float(opd_type(&src))) lg_no_dtype(g, opd_type(&src), "convert the tile to f32 first");
     else by_element(g, &n, d, &src, &dst, keep);
-    return;
-  }
-  rest.flat = true;
-  if (ir_is_int(n.ext[d], 1)) {
-    deliver(g, rest, kind, opd_type(&src), n.n == 1 ? src : part(g, &n, src, d, ir_i32(g->k, 0), NULL), dst, keep);
     return;
   }
   src = in_order(g, &n, src, w, last ? n.n - 1 : d + 1);
@@ -370,13 +372,7 @@ void lg_reduce(Lg *g) {
     deliver(g, rest, kind, w, value, dst, keep);
     return;
   }
-  if (!ir_is_const(n.ext[d])) {
-    if (w == DT_I32) {
-      lg_no_dtype(g, w, "reduce i32 over an extent known at compile time, or convert to f32");
-      return;
-    }
-    src = padded(g, &n, kind, src);
-  }
+  if (!ir_is_const(n.ext[d])) src = padded(g, &n, kind, src);
   if (w == DT_I32) {
     value = reduce_rows_i32(g, n, &rest, kind, src);
   } else {

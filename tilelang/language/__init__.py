@@ -96,15 +96,25 @@ from .ops import (
     atomic_add,
     clear,
     copy,
+    cummax,
+    cumsum,
     fill,
     gemm,
     gemm_v0,
     mma,
+    reduce_absmax,
+    reduce_abssum,
+    reduce_bitand,
+    reduce_bitor,
+    reduce_bitxor,
     reduce_max,
     reduce_min,
     reduce_sum,
+    set_deq_scale,
+    transpose,
 )
 from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, wait_cross_flag, wait_flag
+from .views import reinterpretcast, reshape, view
 
 Buffer = Tensor
 inline = macro

@@ -35,9 +35,8 @@ REFUSED = {
         "it is a feature of GPUs that Ascend has not",
     ),
     **dict.fromkeys(
-        "reinterpretcast set_deq_scale reshape view alloc_global alloc_reducer reducer_init reducer_update "
-        "finalize_reducer cumsum cummax reduce_abssum reduce_absmax reduce_bitand reduce_bitor reduce_bitxor "
-        "async_copy transpose im2col "
+        "alloc_global alloc_reducer reducer_init reducer_update "
+        "finalize_reducer async_copy im2col "
         "c2d_im2col atomic_max atomic_min atomic_or atomic_addx2 atomic_addx4 atomic_load atomic_store shmem_put_nbi "
         "shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi StridedTensor make_tensor ptr PersistentTileScheduler "
         "any_of all_of thread_return loop_break meta_class Ref".split(),

@@ -1,7 +1,7 @@
 """T.tile.* that move, sort and reduce elements of a tile as one run; part of T.tile, documented there.
 
-Operands count as flat runs, as the instructions of the chip see them: a tile of several dimensions is read through a view
-of its buffer with one dimension, or with rows of the length that strides ask for.
+Operands count as flat runs, as the instructions of the chip see them: a tile of several dimensions is read through a
+view of its buffer with one dimension, or with rows of the length that strides ask for.
 """
 
 from ..errors import fail
@@ -100,7 +100,7 @@ def _shorter(a, b):
     return a if not isinstance(a, int) else b
 
 
-# ---- gather -----------------------------------------------------------------------------------------------------------
+# ---- gather ---------------------------------------------------------------------------------------------------------
 
 
 def gather(dst, src, src_offset, src_base_addr=0):
@@ -172,7 +172,7 @@ def gathermask_experiment(dst, src0, src1Pattern, reduceMode, mask, GatherMaskPa
     )
 
 
-# ---- sorting ----------------------------------------------------------------------------------------------------------
+# ---- sorting --------------------------------------------------------------------------------------------------------
 
 
 def sort32(dst, src0, src1):
@@ -225,7 +225,7 @@ def init_sort_buf(buffer, num, rsv=0):
     put(what, "select", [bits, low, ones], first(d, n, what), " maskrep")
 
 
-# ---- shapes -----------------------------------------------------------------------------------------------------------
+# ---- shapes ---------------------------------------------------------------------------------------------------------
 
 
 def transpose(dst, src):
@@ -280,7 +280,7 @@ row_expand_div = _by_rows("row_expand_div", "div")
 row_expand_div_experiment = _by_rows("row_expand_div_experiment", "div")
 
 
-# ---- reductions by repeats --------------------------------------------------------------------------------------------
+# ---- reductions by repeats ------------------------------------------------------------------------------------------
 
 
 def _repeats(what, op, dst, src, repeat, cols, pitch, step, out_pitch):
@@ -327,7 +327,9 @@ block_reduce_sum = _block_reduce("block_reduce_sum", "row_sum")
 def _whole_reduce(name, value, index):
     what = f"T.tile.{name}"
 
-    def function(dst, src, mask, repeattimes, dstrepstride, srcblkstride, srcrepstride, ReduceOrder="ORDER_VALUE_INDEX"):
+    def function(
+        dst, src, mask, repeattimes, dstrepstride, srcblkstride, srcrepstride, ReduceOrder="ORDER_VALUE_INDEX"
+    ):
         numbers = (_known(v, "an operand", what) for v in (mask, repeattimes, dstrepstride, srcblkstride, srcrepstride))
         cols, repeat, out, blk, rep = numbers
         order = str(ReduceOrder).rsplit(".", 1)[-1]
@@ -378,7 +380,7 @@ def reduce_sum_mask_experiment(dst, src, mask, repeatTime, srcRepStride):
     put(what, "reduce_sum", [t], d, " dim(0)")
 
 
-# ---- the first elements of a tile -------------------------------------------------------------------------------------
+# ---- the first elements of a tile -----------------------------------------------------------------------------------
 
 
 def sub_experiment(dst, src0, src1, count):
@@ -428,7 +430,8 @@ def bilinear_interpolation(
 ):
     """Sums over h_repeat of 8 gathered blocks times a weight: one for each block, or one for all 8."""
     what = "T.tile.bilinear_interpolation"
-    numbers = (_known(v, "an operand", what) for v in (mask, h_repeat, repeat_mode, dst_blk_stride, v_r_offset, v_repeat))
+    numbers = (mask, h_repeat, repeat_mode, dst_blk_stride, v_r_offset, v_repeat)
+    numbers = (_known(v, "an operand", what) for v in numbers)
     lanes, h, by_block, blk, pitch, v = numbers
     d, s, o, w = (flat(x, what) for x in (dst, src0, src0_offset, src1))
     c0 = _c0(d.dtype)

@@ -7,6 +7,7 @@ is the origin of a tile and takes the extents of the other side, aligned from th
 from ..errors import fail, place, warn
 from ..frontend.builder import current
 from ..frontend.expr import Buffer, Element, Expr, Poison, Region, describe, same_size, shape_text, show, value_of, wrap
+from .dtypes import DType
 
 
 def region_of(v, what):
@@ -145,6 +146,8 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     if pair is None:
         return
     s, d, partly = pair
+    if "gm" not in (s.buf.space, d.buf.space) and not transpose and scaled_cast("T.copy", s, d):
+        return
     if partly:
         b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", region_of(d.buf, "T.copy")])
     head = ["copy ", s, " -> ", mark_written(d)]
@@ -358,3 +361,77 @@ def reduce_max(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints)
 def reduce_min(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
     """out := minima of a tile over one dimension."""
     _reduce("reduce_min", buffer, out, dim, args, clear, real_shape)
+
+
+def reduce_abssum(buffer, out, dim=-1, *args, clear=True, **hints):
+    """out := sums of the absolute values of a tile over one dimension."""
+    _reduce("reduce_abssum", buffer, out, dim, args, clear, None)
+
+
+def reduce_absmax(buffer, out, dim=-1, *args, clear=True, **hints):
+    """out := largest absolute values of a tile over one dimension."""
+    _reduce("reduce_absmax", buffer, out, dim, args, clear, None)
+
+
+def reduce_bitand(buffer, out, dim=-1, *args, clear=True, **hints):
+    """out := bitwise and of a tile over one dimension."""
+    _reduce("reduce_and", buffer, out, dim, args, clear, None)
+
+
+def reduce_bitor(buffer, out, dim=-1, *args, clear=True, **hints):
+    """out := bitwise or of a tile over one dimension."""
+    _reduce("reduce_or", buffer, out, dim, args, clear, None)
+
+
+def reduce_bitxor(buffer, out, dim=-1, *args, clear=True, **hints):
+    """out := bitwise exclusive or of a tile over one dimension."""
+    _reduce("reduce_xor", buffer, out, dim, args, clear, None)
+
+
+def _running(what, op, src, dst, dim, reverse):
+    b = current(what)
+    s = region_of(src, what)
+    d = s if dst is None else region_of(dst, what)
+    axis = value_of(dim)
+    if not isinstance(axis, int) or not -len(s.ext) <= axis < len(s.ext):
+        fail(1004, f"{what}: dim={show(dim)} of {describe(src)}, which has {len(s.ext)} dimensions")
+    if len(s.ext) != len(d.ext) or False in [same_size(x, y) for x, y in zip(s.ext, d.ext)]:
+        b.error(1012, f"{what} of {describe(s)} does not fit {describe(d)}", fix="give both the same shape")
+        return
+    b.emit([f"{op} ", s, " -> ", mark_written(d), f" dim({axis % len(s.ext)})" + " reverse" * bool(reverse)])
+
+
+def cumsum(src, dst=None, dim=0, reverse=False):
+    """dst := running sums of src along one dimension; without dst in place."""
+    _running("T.cumsum", "cumsum", src, dst, dim, reverse)
+
+
+def cummax(src, dst=None, dim=0, reverse=False):
+    """dst := running maxima of src along one dimension; without dst in place."""
+    _running("T.cummax", "cummax", src, dst, dim, reverse)
+
+
+def transpose(src, dst):
+    """dst[j, i] := src[i, j]."""
+    b = current("T.transpose")
+    b.emit(["transpose ", region_of(src, "T.transpose"), " -> ", mark_written(region_of(dst, "T.transpose"))])
+
+
+def set_deq_scale(scale):
+    """The factor of the conversions of int32 tiles to float16 that follow."""
+    current("T.set_deq_scale").deq_scale = scale
+
+
+def scaled_cast(what, src, dst):
+    """int32 to float16 with the factor of T.set_deq_scale, rounded once; false: there is none, or other dtypes."""
+    b = current(what)
+    scale = b.deq_scale
+    if scale is None or src.dtype != "int32" or dst.dtype != "float16" or value_of(scale) == 1:
+        return False
+    if not all(isinstance(e, int) for e in src.ext):
+        fail(1004, f"{what} with T.set_deq_scale on {describe(src)}, whose size is known only at run time")
+    wide = region_of(b.alloc(tuple(long_dims(src.ext)) or (1,), DType("float32"), "ub"), what)
+    b.emit(["cast ", src, " -> ", wide, " mode(rint)"])
+    b.emit(["mul ", wide, ", ", wrap(scale, DType("float32")), " -> ", wide])
+    b.emit(["cast ", wide, " -> ", mark_written(dst), " mode(rint)"])
+    return True

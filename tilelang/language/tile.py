@@ -7,7 +7,8 @@ that every op named here exists. Functions of the dialect that have no op yet ar
 from ..errors import UnknownNameError, fail, nearest
 from ..frontend.builder import current
 from ..frontend.expr import Buffer, Region, describe, same_size, shape_text, show, value_of, wrap
-from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element, region_of  # noqa: F401 - part of T.tile
+from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element  # noqa: F401 - part of T.tile
+from .ops import region_of, scaled_cast
 
 # name -> (op, operands after dst): r tile · e tile or scalar · s scalar
 _TABLE = {
@@ -143,7 +144,8 @@ def cast(dst, src, mode="CAST_RINT", count=None):
     d, s = region_of(dst, "T.tile.cast"), region_of(src, "T.tile.cast")
     if count is not None:
         d, s = _first(d, count, "T.tile.cast"), _first(s, count, "T.tile.cast")
-    _emit("T.tile.cast", "cast", d, [s], [f" mode({mode[5:].lower()})"])
+    if not scaled_cast("T.tile.cast", s, d):
+        _emit("T.tile.cast", "cast", d, [s], [f" mode({mode[5:].lower()})"])
 
 
 def compare(dst, src0, src1, mode):

@@ -8,7 +8,7 @@
 enum {
   HELP_NONE_YET = HELP_SHARED - 1,
 #define HELPER(id, name, text) HELP_##id,
-#include "helpers_ascendc.def"
+#include "prelude_ascendc.def"
 #undef HELPER
   HELP_END
 };

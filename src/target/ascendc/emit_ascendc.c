@@ -1,21 +1,21 @@
 /* emit_ascendc.c - lowered IR to Ascend C (the subset that toolkits 8.1 and later share).
  *
  * One IR instruction becomes one call, or one call of a small function the output defines for itself
- * (helpers_ascendc.def) where the hardware wants a loop. How each op is spelled stands in ops_ascendc.def.
+ * (prelude_ascendc.def) where the hardware wants a loop. How each op is spelled stands in ops_ascendc.def.
  *
  * Vector instructions come in two forms. Flat: the call with an element count. Rows: the call with a mask of `cols`
- * elements, one repeat a row, and strides in 32-byte blocks; a repeat count holds 255 and a stride 255 blocks, beyond that
- * a loop is written. Where an extent is known only at run time the call stands under `if (n > 0)`.
+ * elements, one repeat a row, and strides in 32-byte blocks; a repeat count holds 255 and a stride 255 blocks, beyond
+ * that a loop is written. Where an extent is known only at run time the call stands under `if (n > 0)`.
  *
- * Memory: one TBuf a memory, tiles at literal addresses, and pipe.Destroy() before the first flag, because the TPipe of a
- * cube core holds three M->MTE1 flags until then. */
+ * Memory: one TBuf a memory, tiles at literal addresses, and pipe.Destroy() before the first flag, because the TPipe of
+ * a cube core holds three M->MTE1 flags until then. */
 #include "ascendc.h"
 
 #include <string.h>
 
 static const CHelper own_helpers[] = {
 #define HELPER(id, name, text) {name, text},
-#include "helpers_ascendc.def"
+#include "prelude_ascendc.def"
 #undef HELPER
 };
 
@@ -27,9 +27,9 @@ static const char *helper(CWriter *w, int id) {
 static const Spelling spelling[OP_COUNT];
 
 typedef struct {
-  bool mix;            /* started as a mixed kernel: has an address of cross-core flags */
+  bool mix;                  /* started as a mixed kernel: has an address of cross-core flags */
   int64_t used[SPACE_COUNT]; /* bytes, up to the end of the last buffer */
-  bool *gm_written;    /* by buffer id */
+  bool *gm_written;          /* by buffer id */
 } Own;
 
 /* Scratch of the toolkit's Select in UB: TMP_UB_OFFSET of the 220 headers. */
@@ -75,10 +75,10 @@ typedef enum { TAIL_UNARY, TAIL_BINARY, TAIL_FILL, TAIL_COPY } Tail;
 
 typedef struct {
   const char *api;
-  int arg[3], n;      /* operands by position in the statement: the destination first */
-  const char *extra;  /* arguments between the tensors and the count; "" or ", x" */
+  int arg[3], n;     /* operands by position in the statement: the destination first */
+  const char *extra; /* arguments between the tensors and the count; "" or ", x" */
   Tail tail;
-  DType view;         /* elements the instruction counts in; the operands are reinterpreted if they differ in size */
+  DType view; /* elements the instruction counts in; the operands are reinterpreted if they differ in size */
 } Call;
 
 /* A tensor argument; `row` is the row expression added to its offset, or NULL. */
@@ -195,8 +195,8 @@ static bool check_dtype(CWriter *w, const IrStmt *s) {
   if (s->args[a].kind != ARG_REGION) return true;
   DType t = s->args[a].region.buf->type;
   if (arch_has_dtype(w->arch, op_info[s->op].dtypes, t)) return true;
-  cw_refuse(w, DIAG_EMIT_DTYPE, "convert the tile with cast first", "the vector unit of %s has no %s of %s", w->arch->name,
-            op_name(s), dtype_info[t].name);
+  cw_refuse(w, DIAG_EMIT_DTYPE, "convert the tile with cast first", "the vector unit of %s has no %s of %s",
+            w->arch->name, op_name(s), dtype_info[t].name);
   return false;
 }
 
@@ -264,8 +264,8 @@ static void arange(CWriter *w, const IrStmt *s, const Spelling *sp) {
     return;
   }
   DType step = dtype_is_float(t) ? DT_F32 : DT_I32;
-  cw_line(w, "%s(%s, %s, %s, %s);", helper(w, HELP_ARANGE), tensor_at(w, dst->buf, r.off), cw_scalar(w, s->args[0].scalar, step),
-          cw_scalar(w, s->args[1].scalar, step), cw_str(w, r.cols));
+  cw_line(w, "%s(%s, %s, %s, %s);", helper(w, HELP_ARANGE), tensor_at(w, dst->buf, r.off),
+          cw_scalar(w, s->args[0].scalar, step), cw_scalar(w, s->args[1].scalar, step), cw_str(w, r.cols));
 }
 
 /* Does dst hold every value of src? Such conversions take no rounding mode. */
@@ -278,13 +278,13 @@ static bool cast_exact(DType dst, DType src) {
 
 static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   static const char *const mode_name[CAST_COUNT] = {
-    [CAST_NONE] = "CAST_NONE", [CAST_RINT] = "CAST_RINT",   [CAST_FLOOR] = "CAST_FLOOR", [CAST_CEIL] = "CAST_CEIL",
-    [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
+      [CAST_NONE] = "CAST_NONE",   [CAST_RINT] = "CAST_RINT",   [CAST_FLOOR] = "CAST_FLOOR", [CAST_CEIL] = "CAST_CEIL",
+      [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
   DType src = s->args[0].region.buf->type, dst = s->args[1].region.buf->type;
   int64_t mode = ir_attr_int(s, ATTR_MODE, CAST_NONE);
   if (!arch_can_cast(w->arch, dst, src)) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s", dtype_info[src].name,
-              dtype_info[dst].name, w->arch->name);
+    cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s",
+              dtype_info[src].name, dtype_info[dst].name, w->arch->name);
     return;
   }
   if (dst == src && mode == CAST_NONE) {
@@ -308,8 +308,8 @@ static void need_scratch(CWriter *w, const IrStmt *s) {
   Own *own = w->own;
   if (is_a5(w) || own->used[SPACE_UB] <= UB_SCRATCH) return;
   cw_refuse(w, DIAG_EMIT_MEMORY, "shorten the tiles",
-            "%s: the toolkit uses UB from byte %d for itself here, and the kernel's buffers reach byte %lld", op_name(s),
-            UB_SCRATCH, (long long)own->used[SPACE_UB]);
+            "%s: the toolkit uses UB from byte %d for itself here, and the kernel's buffers reach byte %lld",
+            op_name(s), UB_SCRATCH, (long long)own->used[SPACE_UB]);
 }
 
 static bool flat_vec(CWriter *w, const IrStmt *s, IrVec *v) {
@@ -350,7 +350,8 @@ static void select(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (!check_dtype(w, s) || !flat_vec(w, s, &v)) return;
   bool rep = ir_attr(s, ATTR_MASKREP) != NULL, scalar = s->args[2].kind == ARG_SCALAR;
   if (s->args[1].kind == ARG_SCALAR || (rep && scalar)) {
-    refuse_form(w, s, "fill a tile with the scalar first", rep ? "with maskrep both sides are tiles" : "only the second choice can be a scalar");
+    refuse_form(w, s, "fill a tile with the scalar first",
+                rep ? "with maskrep both sides are tiles" : "only the second choice can be a scalar");
     return;
   }
   if (!rep) need_scratch(w, s);
@@ -362,14 +363,17 @@ static void select(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const char *b = scalar ? cw_scalar(w, s->args[2].scalar, t) : tensor_at(w, s->args[2].region.buf, v.arg[2].off);
   cw_line(w, "%s(%s, %s, %s, %s, SELMODE::%s, %s);", sp->api, tensor_at(w, s->args[3].region.buf, v.arg[3].off),
           tensor_at(w, s->args[0].region.buf, v.arg[0].off), tensor_at(w, s->args[1].region.buf, v.arg[1].off), b,
-          rep ? "VSEL_CMPMASK_SPR" : scalar ? "VSEL_TENSOR_SCALAR_MODE" : "VSEL_TENSOR_TENSOR_MODE", cw_str(w, n));
+          rep      ? "VSEL_CMPMASK_SPR"
+          : scalar ? "VSEL_TENSOR_SCALAR_MODE"
+                   : "VSEL_TENSOR_TENSOR_MODE",
+          cw_str(w, n));
   if (guarded) cw_close(w);
   if (scope) cw_close(w);
 }
 
 /* brcb and row_*: one instruction handles `step` source elements or rows a repeat; at most 255 repeats a call. */
-static void chunks(CWriter *w, IrExpr *repeats, const char *(*call)(CWriter *w, void *user, IrExpr *from, const char *n),
-                   void *user) {
+static void chunks(CWriter *w, IrExpr *repeats,
+                   const char *(*call)(CWriter *w, void *user, IrExpr *from, const char *n), void *user) {
   if (ir_range(w->k, repeats).hi <= w->arch->max_repeat) {
     cw_line(w, "%s", call(w, user, cw_num(w, 0), cw_str(w, repeats)));
     return;
@@ -383,7 +387,11 @@ static void chunks(CWriter *w, IrExpr *repeats, const char *(*call)(CWriter *w, 
   cw_close(w);
 }
 
-typedef struct { const IrStmt *s; const Spelling *sp; IrVec v; } RowCall;
+typedef struct {
+  const IrStmt *s;
+  const Spelling *sp;
+  IrVec v;
+} RowCall;
 
 static const char *call_row_reduce(CWriter *w, void *user, IrExpr *from, const char *n) {
   RowCall *c = user;
@@ -484,8 +492,8 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool load) {
   atomic_begin(w, s, t);
   const char *ub = tensor_at(w, reg[0]->buf, r[0].off), *gm = tensor_at(w, reg[1]->buf, r[1].off);
   const char *ug = ub_gap(w, &r[0], size), *gg = gm_gap(w, &r[1], size);
-  const char *params = fmt(w, "DataCopyExtParams(%s, %s, %s, %s, 0)", cw_str(w, r[0].rows), cw_str(w, cw_mul(w, cols, size)),
-                           load ? gg : ug, load ? ug : gg);
+  const char *params = fmt(w, "DataCopyExtParams(%s, %s, %s, %s, 0)", cw_str(w, r[0].rows),
+                           cw_str(w, cw_mul(w, cols, size)), load ? gg : ug, load ? ug : gg);
   IrExpr *pad = load ? ir_attr(s, ATTR_PAD) : NULL;
   const char *fill = "";
   if (pad) { /* pad the last block: elements behind the row, up to 32 bytes */
@@ -530,8 +538,8 @@ static void gm_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const char *to = tensor_at(w, dst->buf, nz_offset(w, dst->buf, &b)), *from = tensor_at(w, src->buf, g.off);
   IrExpr *pitch = ir_is_int(g.rows, 1) ? cols : g.pitch;
   if (pitch->op == EX_INT && pitch->i <= 65535) {
-    cw_line(w, "%s(%s, %s, Nd2NzParams(1, %s, %s, 0, %s, %lld, 1, 0));", sp->api, to, from, cw_str(w, rows), cw_str(w, cols),
-            cw_str(w, pitch), (long long)b.plane_rows);
+    cw_line(w, "%s(%s, %s, Nd2NzParams(1, %s, %s, 0, %s, %lld, 1, 0));", sp->api, to, from, cw_str(w, rows),
+            cw_str(w, cols), cw_str(w, pitch), (long long)b.plane_rows);
   } else {
     cw_line(w, "%s(%s, %s, %s, %s, %s, %lld);", helper(w, HELP_GM_TO_L1), to, from, cw_str(w, rows), cw_str(w, cols),
             cw_str(w, pitch), (long long)b.plane_rows);
@@ -548,7 +556,8 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (!fractal_box(w, s, dst, &b)) return;
   if (dtype_size(t) == 1) {
     if (e->op != EX_INT) {
-      cw_refuse(w, DIAG_EMIT_DTYPE, "fill with a constant", "l1_fill of %s with a value known only at run time", dtype_info[t].name);
+      cw_refuse(w, DIAG_EMIT_DTYPE, "fill with a constant", "l1_fill of %s with a value known only at run time",
+                dtype_info[t].name);
       return;
     }
     view = DT_U16;
@@ -567,15 +576,19 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const char *at = tensor_at(w, dst->buf, nz_offset(w, dst->buf, &b));
   if (view != t) at = fmt(w, "%s.ReinterpretCast<%s>()", at, dt(view));
   cw_line(w, "%s(%s, InitConstValueParams<%s>(%s, %s, %s, %s));", sp->scalar_api, at, dt(view),
-          cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows), cw_str(w, cw_op(w, EX_SUB, cw_num(w, b.plane_rows), rows)),
-          cw_scalar(w, e, view));
+          cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows),
+          cw_str(w, cw_op(w, EX_SUB, cw_num(w, b.plane_rows), rows)), cw_scalar(w, e, view));
   if (guarded) cw_close(w);
   if (scope) cw_close(w);
 }
 
-/* ---- cube --------------------------------------------------------------------------------------------------------- */
+/* ---- cube ------------------------------------------------------------------------------------------------------- */
 
-typedef struct { int id; const char *why; const char *fix; } LoadChoice;
+typedef struct {
+  int id;
+  const char *why;
+  const char *fix;
+} LoadChoice;
 
 /* Which loop of loads brings this box into L0, or why none does. */
 static LoadChoice choose_load(CWriter *w, const IrStmt *s, const CBox *src, const CBox *dst) {
@@ -585,17 +598,25 @@ static LoadChoice choose_load(CWriter *w, const IrStmt *s, const CBox *src, cons
   if (!a && trans) return (LoadChoice){HELP_LOAD_BT, NULL, NULL};
   const char *other = a ? "store the left operand as [m, k]" : "store the right operand as [n, k] and use trans_b";
   if (size == 2) return (LoadChoice){a ? (is_a5(w) ? HELP_LOAD_AT16_NZ : HELP_LOAD_AT16) : HELP_LOAD_B16, NULL, NULL};
-  if (is_a5(w)) return (LoadChoice){-1, "a transposing load of 8-bit and 32-bit elements is not written for this chip yet", other};
+  if (is_a5(w))
+    return (LoadChoice){-1, "a transposing load of 8-bit and 32-bit elements is not written for this chip yet", other};
   if (size == 4) {
     int64_t k = a ? dst->plane_cols : dst->plane_rows;
-    if (k % 16) return (LoadChoice){-1, "the transposing load of 32-bit elements works on squares of 16 x 16, and k of the L0 tile is not a multiple of 16", "make the k step a multiple of 16"};
+    if (k % 16)
+      return (LoadChoice){-1,
+                          "the transposing load of 32-bit elements works on squares of 16 x 16, and k of the L0 tile "
+                          "is not a multiple of 16",
+                          "make the k step a multiple of 16"};
     return (LoadChoice){a ? HELP_LOAD_AT32 : HELP_LOAD_B32, NULL, NULL};
   }
   const IrExpr *across = a ? dst->rows : dst->cols;
   bool square = src->plane_rows % 32 == 0 && across->op == EX_INT && across->i % 32 == 0 &&
                 (src->r->op != EX_INT || src->r->i % 32 == 0) && (src->c->op != EX_INT || src->c->i % 32 == 0);
   if (!square)
-    return (LoadChoice){-1, "the transposing load of 8-bit elements works on squares of 32 x 32, and the tile is not made of whole ones", other};
+    return (LoadChoice){
+        -1,
+        "the transposing load of 8-bit elements works on squares of 32 x 32, and the tile is not made of whole ones",
+        other};
   return (LoadChoice){a ? HELP_LOAD_AT8 : HELP_LOAD_B8, NULL, NULL};
 }
 
@@ -621,8 +642,9 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const Spelling *sp) {
   bool guarded = open_guard(w, rows, cols);
   const char *to = tensor_at(w, dst->buf, b.plane);
   if (c.id == HELP_LOAD_AT32 || c.id == HELP_LOAD_B32) {
-    cw_line(w, "%s(%s, %s, %s, %s, %s, %s, %lld, %lld);", helper(w, c.id), to, tensor_at(w, src->buf, a.plane), cw_str(w, a.r),
-            cw_str(w, a.c), cw_str(w, rows), cw_str(w, cols), (long long)a.plane_rows, (long long)a.plane_cols);
+    cw_line(w, "%s(%s, %s, %s, %s, %s, %s, %lld, %lld);", helper(w, c.id), to, tensor_at(w, src->buf, a.plane),
+            cw_str(w, a.r), cw_str(w, a.c), cw_str(w, rows), cw_str(w, cols), (long long)a.plane_rows,
+            (long long)a.plane_cols);
   } else {
     cw_line(w, "%s(%s, %s, %s, %s, %lld);", helper(w, c.id), to, tensor_at(w, src->buf, nz_offset(w, src->buf, &a)),
             cw_str(w, rows), cw_str(w, cols), (long long)a.plane_rows);
@@ -631,7 +653,13 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (scope) cw_close(w);
 }
 
-typedef struct { CWriter *w; const IrBuf *buf; const IrExpr *cols; int64_t c0; bool bad, trans32; } Loads;
+typedef struct {
+  CWriter *w;
+  const IrBuf *buf;
+  const IrExpr *cols;
+  int64_t c0;
+  bool bad, trans32;
+} Loads;
 
 /* The fractals of an operand lie as the load put them: its row of fractals must be as long as the product's. */
 static bool check_load(const IrStmt *s, void *user) {
@@ -666,7 +694,8 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   /* The cube writes columns of fractals as high as m is; the tile has them as high as it is itself. */
   bool high = a.rows->op == EX_INT ? round_up(a.rows->i, 16) == c.plane_rows : c.plane_rows == 16;
   if (!high && ir_range(w->k, b.cols).hi > 16) {
-    refuse_form(w, s, "accumulate into a tile of exactly m rows", "it writes only some rows of the accumulator, and more than 16 columns");
+    refuse_form(w, s, "accumulate into a tile of exactly m rows",
+                "it writes only some rows of the accumulator, and more than 16 columns");
     return;
   }
   bool scope = cw_needs_name(a.rows) || cw_needs_name(a.cols) || cw_needs_name(b.cols) || la.trans32;
@@ -677,8 +706,9 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (g) cw_open(w, "if (%s)", cw_str(w, g));
   IrExpr *init = ir_attr(s, ATTR_INIT);
   /* m = 1 would switch the cube to vector-times-matrix, which reads the left operand in another layout. */
-  const char *mt = m->op == EX_INT ? (m->i == 1 ? "16" : cw_str(w, m)) : ir_range(w->k, m).lo > 1 ? cw_str(w, m) :
-                   fmt(w, "(%s == 1 ? 16 : %s)", cw_str(w, m), cw_str(w, m));
+  const char *mt = m->op == EX_INT            ? (m->i == 1 ? "16" : cw_str(w, m))
+                   : ir_range(w->k, m).lo > 1 ? cw_str(w, m)
+                                              : fmt(w, "(%s == 1 ? 16 : %s)", cw_str(w, m), cw_str(w, m));
   const char *params = fmt(w, "MmadParams(%s, %s, %s, 0, false, %s)", mt, cw_str(w, n), cw_str(w, k),
                            init ? cw_str(w, ir_cast(w->k, DT_BOOL, init)) : "false");
   if (la.trans32) { /* its loads round k up to 16 */
@@ -687,8 +717,8 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
     cw_line(w, "%s.kDirectionAlign = true;", p);
     params = p;
   }
-  cw_line(w, "%s(%s, %s, %s, %s);", sp->api, tensor_at(w, C->buf, nz_offset(w, C->buf, &c)), tensor_at(w, A->buf, a.plane),
-          tensor_at(w, B->buf, b.plane), params);
+  cw_line(w, "%s(%s, %s, %s, %s);", sp->api, tensor_at(w, C->buf, nz_offset(w, C->buf, &c)),
+          tensor_at(w, A->buf, a.plane), tensor_at(w, B->buf, b.plane), params);
   IrExpr *fractals = cw_op(w, EX_MUL, cw_ceil_div(w, m, 16), cw_ceil_div(w, n, 16));
   /* The cube does not wait for its own small results. */
   if (ir_range(w->k, fractals).lo < 10) cw_line(w, "PipeBarrier<PIPE_M>();");
@@ -698,7 +728,8 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
 
 static const char *quant_mode(DType dst) { return dst == DT_F16 ? "F322F16" : dst == DT_BF16 ? "F322BF16" : "NoQuant"; }
 
-static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char *to, const CBox *b, IrExpr *n, const char *stride) {
+static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char *to, const CBox *b, IrExpr *n,
+                    const char *stride) {
   const IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
   bool scope = cw_needs_name(b->rows) || cw_needs_name(n);
   if (scope) cw_scope(w);
@@ -706,10 +737,10 @@ static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char 
   n = cw_bind(w, n, "n");
   bool guarded = open_guard(w, m, n);
   atomic_begin(w, s, dst->type);
-  cw_line(w, "%s<%s, %s, %s>(%s, %s, FixpipeParamsV220(%s, %s, %lld, %s, %s, QuantMode_t::%s, 0, 1, 0, 0, 0));", sp->api, dt(dst->type),
-          dt(src->type), dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to, tensor_at(w, src, nz_offset(w, src, b)),
-          cw_str(w, n), cw_str(w, m), (long long)b->plane_rows, stride, ir_attr(s, ATTR_RELU) ? "true" : "false",
-          quant_mode(dst->type));
+  cw_line(w, "%s<%s, %s, %s>(%s, %s, FixpipeParamsV220(%s, %s, %lld, %s, %s, QuantMode_t::%s, 0, 1, 0, 0, 0));",
+          sp->api, dt(dst->type), dt(src->type), dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to,
+          tensor_at(w, src, nz_offset(w, src, b)), cw_str(w, n), cw_str(w, m), (long long)b->plane_rows, stride,
+          ir_attr(s, ATTR_RELU) ? "true" : "false", quant_mode(dst->type));
   atomic_end(w, s);
   if (guarded) cw_close(w);
   if (scope) cw_close(w);
@@ -732,7 +763,8 @@ static void l0c_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
   CBox b, d;
   if (!fractal_box(w, s, src, &b) || !fractal_box(w, s, dst, &d)) return;
   if (dst->buf->type != DT_F16 && dst->buf->type != DT_BF16) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "write f16 or bf16, or go through GM", "l0c_to_l1 cannot write %s", dtype_info[dst->buf->type].name);
+    cw_refuse(w, DIAG_EMIT_DTYPE, "write f16 or bf16, or go through GM", "l0c_to_l1 cannot write %s",
+              dtype_info[dst->buf->type].name);
     return;
   }
   fixpipe(w, s, sp, tensor_at(w, dst->buf, nz_offset(w, dst->buf, &d)), &b, cw_round_up(w, b.cols, 16),
@@ -756,12 +788,12 @@ enum { /* an op without a line in ops_ascendc.def does not compile */
 #undef OP
 };
 
-/* ---- scalars in memory --------------------------------------------------------------------------------------------- */
+/* ---- scalars in memory ------------------------------------------------------------------------------------------ */
 
 static bool scalar_reach(CWriter *w, const IrBuf *b) {
   if (b->space == SPACE_GM || b->space == SPACE_UB) return true;
-  cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s", b->name,
-            space_info[b->space].name);
+  cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s",
+            b->name, space_info[b->space].name);
   return false;
 }
 
@@ -779,7 +811,8 @@ static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
 static void flush_load(IrExpr *e, void *user) {
   CWriter *w = user;
   Own *own = w->own;
-  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[e->buf->id]) flush(w, e->buf, cw_offset(w, e->buf, e->idx));
+  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[e->buf->id])
+    flush(w, e->buf, cw_offset(w, e->buf, e->idx));
 }
 
 static void flush_root(IrExpr **e, void *user) {
@@ -800,18 +833,20 @@ static void store(CWriter *w, const IrStmt *s) {
   if (b->space == SPACE_GM) flush(w, b, off);
 }
 
-/* ---- synchronisation ----------------------------------------------------------------------------------------------- */
+/* ---- synchronisation -------------------------------------------------------------------------------------------- */
 
 /* Ordered pairs of pipes that have event flags (HardEvent of the 8.1 headers). */
 static bool has_event(Pipe p, Pipe q) {
   static const Pipe pairs[][2] = {
-    {PIPE_MTE2, PIPE_MTE1}, {PIPE_MTE1, PIPE_MTE2}, {PIPE_MTE1, PIPE_M},    {PIPE_M, PIPE_MTE1},   {PIPE_MTE2, PIPE_V},
-    {PIPE_V, PIPE_MTE2},    {PIPE_MTE3, PIPE_V},    {PIPE_V, PIPE_MTE3},    {PIPE_M, PIPE_V},      {PIPE_V, PIPE_M},
-    {PIPE_MTE3, PIPE_MTE1}, {PIPE_MTE1, PIPE_MTE3}, {PIPE_MTE1, PIPE_V},    {PIPE_MTE2, PIPE_M},   {PIPE_M, PIPE_MTE2},
-    {PIPE_V, PIPE_MTE1},    {PIPE_M, PIPE_FIX},     {PIPE_FIX, PIPE_M},     {PIPE_MTE3, PIPE_MTE2}, {PIPE_MTE2, PIPE_MTE3},
-    {PIPE_S, PIPE_V},       {PIPE_V, PIPE_S},       {PIPE_S, PIPE_MTE2},    {PIPE_MTE2, PIPE_S},   {PIPE_S, PIPE_MTE3},
-    {PIPE_MTE3, PIPE_S},    {PIPE_MTE2, PIPE_FIX},  {PIPE_FIX, PIPE_MTE2},  {PIPE_FIX, PIPE_S},    {PIPE_M, PIPE_S},
-    {PIPE_FIX, PIPE_MTE3},  {PIPE_MTE1, PIPE_FIX},  {PIPE_FIX, PIPE_MTE1}};
+      {PIPE_MTE2, PIPE_MTE1}, {PIPE_MTE1, PIPE_MTE2}, {PIPE_MTE1, PIPE_M},    {PIPE_M, PIPE_MTE1},
+      {PIPE_MTE2, PIPE_V},    {PIPE_V, PIPE_MTE2},    {PIPE_MTE3, PIPE_V},    {PIPE_V, PIPE_MTE3},
+      {PIPE_M, PIPE_V},       {PIPE_V, PIPE_M},       {PIPE_MTE3, PIPE_MTE1}, {PIPE_MTE1, PIPE_MTE3},
+      {PIPE_MTE1, PIPE_V},    {PIPE_MTE2, PIPE_M},    {PIPE_M, PIPE_MTE2},    {PIPE_V, PIPE_MTE1},
+      {PIPE_M, PIPE_FIX},     {PIPE_FIX, PIPE_M},     {PIPE_MTE3, PIPE_MTE2}, {PIPE_MTE2, PIPE_MTE3},
+      {PIPE_S, PIPE_V},       {PIPE_V, PIPE_S},       {PIPE_S, PIPE_MTE2},    {PIPE_MTE2, PIPE_S},
+      {PIPE_S, PIPE_MTE3},    {PIPE_MTE3, PIPE_S},    {PIPE_MTE2, PIPE_FIX},  {PIPE_FIX, PIPE_MTE2},
+      {PIPE_FIX, PIPE_S},     {PIPE_M, PIPE_S},       {PIPE_FIX, PIPE_MTE3},  {PIPE_MTE1, PIPE_FIX},
+      {PIPE_FIX, PIPE_MTE1}};
   for (size_t i = 0; i < TL_COUNT(pairs); i++)
     if (pairs[i][0] == p && pairs[i][1] == q) return true;
   return false;
@@ -824,7 +859,9 @@ static bool is_sync_all(const IrStmt *s, void *user) {
   return s->op == ST_SYNC_ALL;
 }
 
-static bool cube_syncs(const IrStmt *s, void *user) { return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user); }
+static bool cube_syncs(const IrStmt *s, void *user) {
+  return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user);
+}
 
 static void sync_stmt(CWriter *w, const IrStmt *s) {
   switch (s->op) {
@@ -839,7 +876,8 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
             short_pipe(s->sync.dst), cw_str(w, s->sync.id));
     break;
   case ST_BARRIER:
-    if (s->sync.src == PIPE_S) cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
+    if (s->sync.src == PIPE_S)
+      cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
     else cw_line(w, "PipeBarrier<%s>();", pipe_info[s->sync.src].cxx);
     break;
   case ST_CROSS_SET:
@@ -872,10 +910,16 @@ static void stmt(CWriter *w, const IrStmt *s) {
   }
 }
 
-/* ---- the kernel around the statements ------------------------------------------------------------------------------- */
+/* ---- the kernel around the statements --------------------------------------------------------------------------- */
 
-static const struct { Space space; const char *position, *name; } places[] = {
-  {SPACE_L1, "A1", "l1"}, {SPACE_L0A, "A2", "l0a"}, {SPACE_L0B, "B2", "l0b"}, {SPACE_L0C, "CO1", "l0c"}, {SPACE_UB, "VECCALC", "ub"}};
+static const struct {
+  Space space;
+  const char *position, *name;
+} places[] = {{SPACE_L1, "A1", "l1"},
+              {SPACE_L0A, "A2", "l0a"},
+              {SPACE_L0B, "B2", "l0b"},
+              {SPACE_L0C, "CO1", "l0c"},
+              {SPACE_UB, "VECCALC", "ub"}};
 
 static const char *place_name(CWriter *w, int i) { return cw_fresh(w, places[i].name); }
 
@@ -892,8 +936,8 @@ static void side_begin(CWriter *w, const IrStmt *side) {
       const IrBuf *b = w->k->bufs.data[i];
       if (b->space != places[p].space || b->addr < 0) continue;
       int64_t bytes = ir_buf_bytes(b);
-      cw_line(w, "LocalTensor<%s> %s = %s.GetWithOffset<%s>(%lld, %lld);", dt(b->type), w->buf_name[i], name, dt(b->type),
-              (long long)(bytes / dtype_size(b->type)), (long long)b->addr);
+      cw_line(w, "LocalTensor<%s> %s = %s.GetWithOffset<%s>(%lld, %lld);", dt(b->type), w->buf_name[i], name,
+              dt(b->type), (long long)(bytes / dtype_size(b->type)), (long long)b->addr);
     }
   }
   cw_line(w, "%s.Destroy();", pipe);
@@ -940,7 +984,8 @@ static const char *param_name(CWriter *w, const CParam *p) {
 
 static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
   for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", scalar_type(&p[i])), param_name(w, &p[i]));
+    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", scalar_type(&p[i])),
+                param_name(w, &p[i]));
 }
 
 static void kernel_tensors(CWriter *w, const CParam *p, int n) {
@@ -977,8 +1022,8 @@ static void kernel_grid(CWriter *w) {
     const IrVar *v = k->grid.data[i];
     const char *ext = cw_atom(w, k->grid_ext.data[i]);
     bool last = i + 1 == k->grid.len;
-    cw_line(w, "const %s %s = %s%s%s%s;", cw_type(v->type), w->var_name[v->id], block, text_str(&before), last ? "" : " % ",
-            last ? "" : ext);
+    cw_line(w, "const %s %s = %s%s%s%s;", cw_type(v->type), w->var_name[v->id], block, text_str(&before),
+            last ? "" : " % ", last ? "" : ext);
     text_printf(&before, " / %s", ext);
   }
   if (k->vid) cw_line(w, "const %s %s = GetSubBlockIdx();", cw_type(k->vid->type), w->var_name[k->vid->id]);
@@ -1002,7 +1047,8 @@ static void host_part(CWriter *w, Text *t, const CParam *p, int n) {
                 k->grid.len > 1 ? cw_atom(w, k->grid_ext.data[i]) : cw_str(w, k->grid_ext.data[i]));
   }
   text_put(t, ";\n  if (blocks <= 0) {\n    return;\n  }\n");
-  if (own->mix) text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");
+  if (own->mix)
+    text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");
   text_printf(t, "  %s_kernel<<<(uint32_t)blocks, nullptr, stream>>>(", k->name);
   for (int i = 0; i < n; i++) text_printf(t, "%s%s", i ? ", " : "", param_name(w, &p[i]));
   if (own->mix) text_printf(t, "%sffts", n ? ", " : "");
@@ -1014,18 +1060,68 @@ static const char *const reserved[] = {
 #include "ops_ascendc.def"
 #undef AC
 #define HELPER(id, name, text) name,
-#include "helpers_ascendc.def"
+#include "prelude_ascendc.def"
 #undef HELPER
-  "AscendC", "GlobalTensor", "LocalTensor", "TPipe", "TBuf", "TPosition", "GetBlockIdx", "GetSubBlockIdx", "SetFlag", "WaitFlag",
-  "PipeBarrier", "HardEvent", "CrossCoreSetFlag", "CrossCoreWaitFlag", "SyncAll", "SetAtomicAdd", "SetAtomicNone", "RoundMode",
-  "CMPMODE", "SELMODE", "ReduceOrder", "QuantMode_t", "MmadParams", "Nd2NzParams", "LoadDataWithTranspose", "FixpipeParamsV220",
-  "DataCopyExtParams", "DataCopyPadExtParams", "InitConstValueParams", "DataCacheCleanAndInvalid", "CacheLine", "DcciDst",
-  "SetSyncBaseAddr", "ToFloat", "ToBfloat16", "ScalarCast", "CFG_ROW_MAJOR", "CFG_NZ", "GM_ADDR", "MIX", "AIC", "AIV", "fftsAddr",
-  "call", "stream", "blocks", "ffts", "ffts_bytes", NULL};
+    "AscendC",
+    "GlobalTensor",
+    "LocalTensor",
+    "TPipe",
+    "TBuf",
+    "TPosition",
+    "GetBlockIdx",
+    "GetSubBlockIdx",
+    "SetFlag",
+    "WaitFlag",
+    "PipeBarrier",
+    "HardEvent",
+    "CrossCoreSetFlag",
+    "CrossCoreWaitFlag",
+    "SyncAll",
+    "SetAtomicAdd",
+    "SetAtomicNone",
+    "RoundMode",
+    "CMPMODE",
+    "SELMODE",
+    "ReduceOrder",
+    "QuantMode_t",
+    "MmadParams",
+    "Nd2NzParams",
+    "LoadDataWithTranspose",
+    "FixpipeParamsV220",
+    "DataCopyExtParams",
+    "DataCopyPadExtParams",
+    "InitConstValueParams",
+    "DataCacheCleanAndInvalid",
+    "CacheLine",
+    "DcciDst",
+    "SetSyncBaseAddr",
+    "ToFloat",
+    "ToBfloat16",
+    "ScalarCast",
+    "CFG_ROW_MAJOR",
+    "CFG_NZ",
+    "GM_ADDR",
+    "MIX",
+    "AIC",
+    "AIV",
+    "fftsAddr",
+    "call",
+    "stream",
+    "blocks",
+    "ffts",
+    "ffts_bytes",
+    NULL};
 
-static const CDialect dialect = {
-  .title = "Ascend C", .names = reserved, .func_prefix = "__aicore__ inline", .load = load, .store = store, .stmt = stmt,
-  .before = before, .bf16_to_float = "ToFloat", .bf16_from_float = "ToBf16", .float_to_int = "%sOf"};
+static const CDialect dialect = {.title = "Ascend C",
+                                 .names = reserved,
+                                 .func_prefix = "__aicore__ inline",
+                                 .load = load,
+                                 .store = store,
+                                 .stmt = stmt,
+                                 .before = before,
+                                 .bf16_to_float = "ToFloat",
+                                 .bf16_from_float = "ToBf16",
+                                 .float_to_int = "%sOf"};
 
 /* Which helpers of the scalar unit do the expressions use? They are named in the text by the shared writer. */
 static void use_named(CWriter *w) {
@@ -1038,7 +1134,8 @@ static void use_named(CWriter *w) {
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {
   CWriter w;
   if (k->level != LEVEL_LOWERED) {
-    diag_fix(d, diag_add(d, DIAG_EMIT_LEVEL, k->loc, "Ascend C: kernel %s has not been lowered", k->name), "run the passes first");
+    diag_fix(d, diag_add(d, DIAG_EMIT_LEVEL, k->loc, "Ascend C: kernel %s has not been lowered", k->name),
+             "run the passes first");
     return false;
   }
   cw_init(&w, a, d, k, arch, &dialect);

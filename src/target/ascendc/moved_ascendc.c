@@ -1,6 +1,6 @@
 /* moved_ascendc.c - Ascend C of the instructions that move or sort elements of UB.
  *
- * Each is one call of a function of helpers_ascendc.def, which cuts the work into repeats and fills the parameter
+ * Each is one call of a function of prelude_ascendc.def, which cuts the work into repeats and fills the parameter
  * structures of the toolkit. Where an instruction knows only unsigned dtypes, tiles are read as such. */
 #include "ascendc.h"
 

@@ -1,10 +1,10 @@
 /* emit_pto.c - lowered IR to PTO C++ (tiles with static shapes at literal addresses).
  *
  * PTO describes operands by type: a Tile has its memory, element type, shape, layout and valid part in its template
- * arguments. A buffer that is always used in one way is one Tile under its own name. Where an instruction reads the same
- * bytes in another shape (one run instead of rows, a column of row results, a transposed matrix) another Tile stands at
- * the same address. Tiles at constant addresses are declared at the top with the checking form TASSIGN<address>; tiles
- * whose address or valid part is known only at run time are declared where they are used.
+ * arguments. A buffer that is always used in one way is one Tile under its own name. Where an instruction reads the
+ * same bytes in another shape (one run instead of rows, a column of row results, a transposed matrix) another Tile
+ * stands at the same address. Tiles at constant addresses are declared at the top with the checking form
+ * TASSIGN<address>; tiles whose address or valid part is known only at run time are declared where they are used.
  *
  * What PTO cannot say is refused by name (`refused` in ops_pto.def, and refuse_form below). */
 #include "../cwriter.h"
@@ -13,36 +13,39 @@
 
 typedef struct Spelling Spelling;
 typedef void (*Writer)(CWriter *w, const IrStmt *s, const Spelling *sp);
-struct Spelling { Writer write; const char *tile_api, *scalar_api, *row_api, *col_api; };
+struct Spelling {
+  Writer write;
+  const char *tile_api, *scalar_api, *row_api, *col_api;
+};
 static const Spelling spelling[OP_COUNT];
 
 enum { HELP_TO_BF16 = HELP_SHARED, HELP_BF16_FLOAT, HELP_COUNT };
 static const CHelper own_helpers[] = {
-  {"ToBf16", "AICORE inline bfloat16_t ToBf16(float a) // to nearest, ties to even\n{\n"
-             "  uint32_t bits = *reinterpret_cast<const uint32_t *>(&a);\n"
-             "  if (a == a) {\n    bits += 0x7fff + ((bits >> 16) & 1);\n  }\n"
-             "  const uint16_t high = bits >> 16;\n  return *reinterpret_cast<const bfloat16_t *>(&high);\n}\n"},
-  {"FloatOfBf16", "AICORE inline float FloatOfBf16(bfloat16_t a)\n{\n"
-                  "  const uint32_t bits = (uint32_t)*reinterpret_cast<const uint16_t *>(&a) << 16;\n"
-                  "  return *reinterpret_cast<const float *>(&bits);\n}\n"}};
+    {"ToBf16", "AICORE inline bfloat16_t ToBf16(float a) // to nearest, ties to even\n{\n"
+               "  uint32_t bits = *reinterpret_cast<const uint32_t *>(&a);\n"
+               "  if (a == a) {\n    bits += 0x7fff + ((bits >> 16) & 1);\n  }\n"
+               "  const uint16_t high = bits >> 16;\n  return *reinterpret_cast<const bfloat16_t *>(&high);\n}\n"},
+    {"FloatOfBf16", "AICORE inline float FloatOfBf16(bfloat16_t a)\n{\n"
+                    "  const uint32_t bits = (uint32_t)*reinterpret_cast<const uint16_t *>(&a) << 16;\n"
+                    "  return *reinterpret_cast<const float *>(&bits);\n}\n"}};
 
 typedef enum { VEC_ROWS, VEC_COLUMN, MAT, MAT_TRANS, LEFT, RIGHT, ACC } Kind;
 
 typedef struct {
   const IrBuf *buf;
   Kind kind;
-  int64_t rows, cols;        /* of the Tile */
-  int64_t valid_r, valid_c;  /* -1: run time */
-  int64_t addr;              /* -1: run time */
+  int64_t rows, cols;       /* of the Tile */
+  int64_t valid_r, valid_c; /* -1: run time */
+  int64_t addr;             /* -1: run time */
   const char *name;
 } View;
 
 typedef struct {
-  Vec(View) views;   /* of the side being written, at constant addresses */
+  Vec(View) views;        /* of the side being written, at constant addresses */
   Vec(const char *) here; /* names of tiles declared in place by the statement `here_of` */
   const IrStmt *here_of;
   bool mix;
-  bool *gm_written;  /* by buffer id */
+  bool *gm_written; /* by buffer id */
 } Own;
 
 static const char *fmt(CWriter *w, const char *f, ...) {
@@ -71,8 +74,12 @@ static const char *tile_type(CWriter *w, const View *v) {
   switch (v->kind) {
   case VEC_ROWS: return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld>", t, r, c, vr, vc);
   case VEC_COLUMN: return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld>", t, r, c, vr, vc);
-  case MAT: return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld, SLayout::RowMajor>", t, r, c, vr, vc);
-  case MAT_TRANS: return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld, SLayout::ColMajor>", t, r, c, vr, vc);
+  case MAT:
+    return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld, SLayout::RowMajor>", t, r, c, vr,
+               vc);
+  case MAT_TRANS:
+    return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld, SLayout::ColMajor>", t, r, c, vr,
+               vc);
   case LEFT: return fmt(w, "TileLeft<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
   case RIGHT: return fmt(w, "TileRight<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
   default: return fmt(w, "TileAcc<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
@@ -165,10 +172,12 @@ static const char *gm_tile(CWriter *w, const IrBuf *b, const IrRows *r) {
   text_init(&args, w->arena);
   text_put(&args, w->buf_name[b->id]);
   if (!ir_is_int(r->off, 0)) text_printf(&args, " + %s", cw_atom(w, r->off));
-  const char *shape = fixed ? fmt(w, "Shape<1, 1, 1, %s, %s>", cw_str(w, r->rows), cw_str(w, r->cols)) : "Shape<1, 1, 1, -1, -1>";
+  const char *shape =
+      fixed ? fmt(w, "Shape<1, 1, 1, %s, %s>", cw_str(w, r->rows), cw_str(w, r->cols)) : "Shape<1, 1, 1, -1, -1>";
   const char *stride = near ? fmt(w, "Stride<1, 1, 1, %s, 1>", cw_str(w, r->pitch)) : "Stride<1, 1, 1, -1, 1>";
   if (!fixed || !near)
-    text_printf(&args, ", %s", fixed ? fmt(w, "%s()", shape) : fmt(w, "%s(%s, %s)", shape, cw_str(w, r->rows), cw_str(w, r->cols)));
+    text_printf(&args, ", %s",
+                fixed ? fmt(w, "%s()", shape) : fmt(w, "%s(%s, %s)", shape, cw_str(w, r->rows), cw_str(w, r->cols)));
   if (!near) text_printf(&args, ", %s(%s)", stride, cw_str(w, r->pitch));
   cw_line(w, "GlobalTensor<%s, %s, %s> %s(%s);", dt(b->type), shape, stride, name, text_str(&args));
   return name;
@@ -180,11 +189,12 @@ static bool open_guard(CWriter *w, IrExpr *rows, IrExpr *cols) {
   return g != NULL;
 }
 
-/* ---- vector instructions ------------------------------------------------------------------------------------------- */
+/* ---- vector instructions ---------------------------------------------------------------------------------------- */
 
 static bool read_vec(CWriter *w, const IrStmt *s, IrVec *v) {
   if (ir_vec(w->k, s, v)) return true;
-  refuse_form(w, s, "make all operands one contiguous run, or rows of equal shape", "its operands are neither one run nor rows");
+  refuse_form(w, s, "make all operands one contiguous run, or rows of equal shape",
+              "its operands are neither one run nor rows");
   return false;
 }
 
@@ -193,7 +203,8 @@ static bool check_dtype(CWriter *w, const IrStmt *s) {
     if (s->args[i].kind != ARG_REGION) continue;
     DType t = s->args[i].region.buf->type;
     if (arch_has_dtype(w->arch, op_info[s->op].dtypes, t)) continue;
-    cw_refuse(w, DIAG_EMIT_DTYPE, "convert the tile with cast first", "%s has no %s of %s", w->arch->name, op_name(s), dtype_info[t].name);
+    cw_refuse(w, DIAG_EMIT_DTYPE, "convert the tile with cast first", "%s has no %s of %s", w->arch->name, op_name(s),
+              dtype_info[t].name);
     return false;
   }
   return true;
@@ -215,7 +226,11 @@ static void unfold(CWriter *w, const IrStmt *s, IrVec *v) {
     if (v->arg[i].off) v->arg[i].pitch = cols;
 }
 
-typedef struct { IrVec v; const IrStmt *s; bool scope, guarded; } VecCall;
+typedef struct {
+  IrVec v;
+  const IrStmt *s;
+  bool scope, guarded;
+} VecCall;
 
 static bool begin(CWriter *w, const IrStmt *s, VecCall *c) {
   c->s = s;
@@ -264,12 +279,14 @@ static void elem(CWriter *w, const IrStmt *s, const Spelling *sp) {
     if (c.v.arg[i].off && (c.v.arg[i].block || (rows && c.v.arg[i].pitch == 0))) odd = true;
   if (!*api || odd) {
     refuse_form(w, s, scalar ? "fill a tile with the scalar first" : "give it operands of the same shape",
-                scalar ? "there is no instruction with a scalar operand" : "an operand that repeats stands where the instruction takes none");
+                scalar ? "there is no instruction with a scalar operand"
+                       : "an operand that repeats stands where the instruction takes none");
   } else {
     Text t;
     text_init(&t, w->arena);
     text_put(&t, operand(w, &c, out));
-    for (int i = 0; i <= last; i++) text_printf(&t, ", %s", s->args[i].kind == ARG_SCALAR ? scalar_of(w, s, i) : operand(w, &c, i));
+    for (int i = 0; i <= last; i++)
+      text_printf(&t, ", %s", s->args[i].kind == ARG_SCALAR ? scalar_of(w, s, i) : operand(w, &c, i));
     cw_line(w, "%s(%s);", api, text_str(&t));
   }
   end(w, &c);
@@ -277,8 +294,8 @@ static void elem(CWriter *w, const IrStmt *s, const Spelling *sp) {
 
 static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   static const char *const mode_name[CAST_COUNT] = {
-    [CAST_NONE] = "CAST_RINT", [CAST_RINT] = "CAST_RINT",   [CAST_FLOOR] = "CAST_FLOOR", [CAST_CEIL] = "CAST_CEIL",
-    [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
+      [CAST_NONE] = "CAST_RINT",   [CAST_RINT] = "CAST_RINT",   [CAST_FLOOR] = "CAST_FLOOR", [CAST_CEIL] = "CAST_CEIL",
+      [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
   VecCall c;
   DType src = s->args[0].region.buf->type, dst = s->args[1].region.buf->type;
   bool same = src == dst && ir_attr_int(s, ATTR_MODE, CAST_NONE) == CAST_NONE;
@@ -287,8 +304,8 @@ static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
     return;
   }
   if (!arch_can_cast(w->arch, dst, src)) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s", dtype_info[src].name,
-              dtype_info[dst].name, w->arch->name);
+    cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s",
+              dtype_info[src].name, dtype_info[dst].name, w->arch->name);
     return;
   }
   if (!begin(w, s, &c)) return;
@@ -351,7 +368,7 @@ static void refused(CWriter *w, const IrStmt *s, const Spelling *sp) {
   cw_refuse(w, DIAG_EMIT_OP, "use target ascendc", "%s is not written for PTO", op_name(s));
 }
 
-/* ---- moves between GM and the cores --------------------------------------------------------------------------------- */
+/* ---- moves between GM and the cores ----------------------------------------------------------------------------- */
 
 static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
   const IrRegion *reg[2] = {&s->args[in ? 1 : 0].region, &s->args[in ? 0 : 1].region}; /* UB, GM */
@@ -362,9 +379,10 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
   }
   const IrBuf *ub = reg[0]->buf;
   int64_t width = ub->rank ? ub->shape[ub->rank - 1]->i : 1;
-  if (ir_is_int(r[0].rows, 1) && r[0].cols->op == EX_INT && ub->rank > 1 && r[0].cols->i % width == 0 && r[0].cols->i > width &&
-      width % dtype_c0(ub->type) == 0) { /* whole rows in one run: shown as rows */
-    for (int i = 0; i < 2; i++) r[i] = (IrRows){r[i].off, cw_num(w, r[0].cols->i / width), cw_num(w, width), cw_num(w, width)};
+  if (ir_is_int(r[0].rows, 1) && r[0].cols->op == EX_INT && ub->rank > 1 && r[0].cols->i % width == 0 &&
+      r[0].cols->i > width && width % dtype_c0(ub->type) == 0) { /* whole rows in one run: shown as rows */
+    for (int i = 0; i < 2; i++)
+      r[i] = (IrRows){r[i].off, cw_num(w, r[0].cols->i / width), cw_num(w, width), cw_num(w, width)};
   }
   const IrExpr *run = r[0].cols;
   if (ir_is_int(r[0].rows, 1) && run->op == EX_MUL && ir_is_int(run->arg[1], width) && width % dtype_c0(ub->type) == 0)
@@ -415,7 +433,8 @@ static void gm_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
     return;
   }
   if ((b.r->op != EX_INT || b.c->op != EX_INT)) {
-    refuse_form(w, s, "load the tile from its first row and column", "the place inside the L1 tile is known only at run time");
+    refuse_form(w, s, "load the tile from its first row and column",
+                "the place inside the L1 tile is known only at run time");
     return;
   }
   cw_scope(w);
@@ -455,12 +474,13 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (scope) cw_close(w);
 }
 
-/* ---- cube ------------------------------------------------------------------------------------------------------------- */
+/* ---- cube ------------------------------------------------------------------------------------------------------- */
 
 /* The tile of an L0 operand: exactly the extents that are used, in whole fractals. */
 static const char *l0_tile(CWriter *w, const IrStmt *s, const IrRegion *r, const CBox *b) {
   if (!ir_is_int(b->r, 0) || !ir_is_int(b->c, 0) || b->rows->op != EX_INT || b->cols->op != EX_INT) {
-    refuse_form(w, s, "use whole L0 tiles", "the extents of an L0 tile are known only at run time, or it starts inside one");
+    refuse_form(w, s, "use whole L0 tiles",
+                "the extents of an L0 tile are known only at run time, or it starts inside one");
     return NULL;
   }
   int64_t c0 = dtype_c0(r->buf->type);
@@ -536,7 +556,8 @@ static void l0c_to_gm(CWriter *w, const IrStmt *s, const Spelling *sp) {
     return;
   }
   if (!ir_is_int(b.r, 0) || !ir_is_int(b.c, 0)) {
-    refuse_form(w, s, "write the accumulator from its first row and column", "the window starts inside the accumulator");
+    refuse_form(w, s, "write the accumulator from its first row and column",
+                "the window starts inside the accumulator");
     return;
   }
   cw_scope(w);
@@ -549,8 +570,10 @@ static void l0c_to_gm(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const char *gm = gm_tile(w, dst->buf, &g), *t = acc_tile(w, src, &b, m, n);
   const char *atomic = ir_attr(s, ATTR_ATOMIC) ? "AtomicType::AtomicAdd" : "AtomicType::AtomicNone";
   if (ir_attr(s, ATTR_RELU))
-    cw_line(w, "%s<decltype(%s), decltype(%s), %s, ReluPreMode::NormalRelu>(%s, %s);", sp->tile_api, t, gm, atomic, gm, t);
-  else if (ir_attr(s, ATTR_ATOMIC)) cw_line(w, "%s<decltype(%s), decltype(%s), %s>(%s, %s);", sp->tile_api, t, gm, atomic, gm, t);
+    cw_line(w, "%s<decltype(%s), decltype(%s), %s, ReluPreMode::NormalRelu>(%s, %s);", sp->tile_api, t, gm, atomic, gm,
+            t);
+  else if (ir_attr(s, ATTR_ATOMIC))
+    cw_line(w, "%s<decltype(%s), decltype(%s), %s>(%s, %s);", sp->tile_api, t, gm, atomic, gm, t);
   else cw_line(w, "%s(%s, %s);", sp->tile_api, gm, t);
   if (guarded) cw_close(w);
   cw_close(w);
@@ -558,7 +581,8 @@ static void l0c_to_gm(CWriter *w, const IrStmt *s, const Spelling *sp) {
 
 static const Spelling spelling[OP_COUNT] = {
 #define none NULL
-#define PT(id, writer, tile_api, scalar_api, row_api, col_api) [OP_##id] = {writer, tile_api, scalar_api, row_api, col_api},
+#define PT(id, writer, tile_api, scalar_api, row_api, col_api)                                                         \
+  [OP_##id] = {writer, tile_api, scalar_api, row_api, col_api},
 #include "ops_pto.def"
 #undef PT
 #undef none
@@ -573,7 +597,7 @@ enum { /* an op without a line in ops_pto.def does not compile */
 #undef OP
 };
 
-/* ---- scalars in memory ---------------------------------------------------------------------------------------------- */
+/* ---- scalars in memory ------------------------------------------------------------------------------------------ */
 
 static const char *scalar_place(CWriter *w, const IrBuf *b) {
   if (b->space == SPACE_GM) return w->buf_name[b->id];
@@ -582,8 +606,8 @@ static const char *scalar_place(CWriter *w, const IrBuf *b) {
     View v = {.buf = b, .kind = VEC_ROWS, .rows = 1, .cols = elements};
     return tile(w, v, cw_num(w, 0), cw_num(w, 1), cw_num(w, elements));
   }
-  cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s", b->name,
-            space_info[b->space].name);
+  cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s",
+            b->name, space_info[b->space].name);
   return b->name;
 }
 
@@ -600,7 +624,8 @@ static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
 static void flush_load(IrExpr *e, void *user) {
   CWriter *w = user;
   Own *own = w->own;
-  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[e->buf->id]) flush(w, e->buf, cw_offset(w, e->buf, e->idx));
+  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[e->buf->id])
+    flush(w, e->buf, cw_offset(w, e->buf, e->idx));
 }
 
 static void flush_root(IrExpr **e, void *user) {
@@ -625,7 +650,7 @@ static void store(CWriter *w, const IrStmt *s) {
   }
 }
 
-/* ---- synchronisation ------------------------------------------------------------------------------------------------- */
+/* ---- synchronisation -------------------------------------------------------------------------------------------- */
 
 static const char *event(CWriter *w, const IrExpr *id) {
   if (id->op == EX_INT && id->i >= 0 && id->i < 8) return fmt(w, "EVENT_ID%lld", (long long)id->i);
@@ -637,8 +662,12 @@ static bool is_sync_all(const IrStmt *s, void *user) {
   return s->op == ST_SYNC_ALL;
 }
 
-static bool syncs_cube(const IrStmt *s, void *user) { return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user); }
-static bool syncs_vector(const IrStmt *s, void *user) { return s->op == ST_VECTOR && cw_scans(&s->body, is_sync_all, user); }
+static bool syncs_cube(const IrStmt *s, void *user) {
+  return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user);
+}
+static bool syncs_vector(const IrStmt *s, void *user) {
+  return s->op == ST_VECTOR && cw_scans(&s->body, is_sync_all, user);
+}
 
 /* Which cores meet. */
 static const char *sync_cores(CWriter *w) {
@@ -654,16 +683,16 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
             pipe_info[s->sync.dst].cxx, event(w, s->sync.id));
     break;
   case ST_BARRIER:
-    if (s->sync.src == PIPE_S) cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
+    if (s->sync.src == PIPE_S)
+      cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
     else cw_line(w, "pipe_barrier(%s);", pipe_info[s->sync.src].cxx);
     break;
   case ST_CROSS_SET: /* bit 0: set; mode from bit 4, flag from bit 8 */
-    cw_line(w, "ffts_cross_core_sync(%s, 1 | %d << 4 | %s << 8);", pipe_info[s->sync.src].cxx, s->sync.mode, cw_atom(w, s->sync.id));
+    cw_line(w, "ffts_cross_core_sync(%s, 1 | %d << 4 | %s << 8);", pipe_info[s->sync.src].cxx, s->sync.mode,
+            cw_atom(w, s->sync.id));
     break;
   case ST_CROSS_WAIT: cw_line(w, "wait_flag_dev(%s);", cw_str(w, s->sync.id)); break;
-  case ST_SYNC_ALL:
-    cw_line(w, "SYNCALL<SyncCoreType::%s>();", sync_cores(w));
-    break;
+  case ST_SYNC_ALL: cw_line(w, "SYNCALL<SyncCoreType::%s>();", sync_cores(w)); break;
   default: break;
   }
 }
@@ -704,13 +733,14 @@ static void stmt(CWriter *w, const IrStmt *s) {
   } else if (ir_is_op(s) && spelling[s->op].write) {
     spelling[s->op].write(w, s, &spelling[s->op]);
   } else if (ir_is_op(s) || s->op == ST_PARALLEL) {
-    cw_refuse(w, DIAG_EMIT_LEVEL, "run the passes first", "%s exists at source level only", s->op == ST_PARALLEL ? "parallel" : op_name(s));
+    cw_refuse(w, DIAG_EMIT_LEVEL, "run the passes first", "%s exists at source level only",
+              s->op == ST_PARALLEL ? "parallel" : op_name(s));
   } else {
     sync_stmt(w, s);
   }
 }
 
-/* ---- the kernel around the statements -------------------------------------------------------------------------------- */
+/* ---- the kernel around the statements --------------------------------------------------------------------------- */
 
 static bool is_cross(const IrStmt *s, void *user) {
   (void)user;
@@ -741,7 +771,8 @@ static const char *param_name(CWriter *w, const CParam *p) {
 
 static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
   for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", scalar_type(&p[i])), param_name(w, &p[i]));
+    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", scalar_type(&p[i])),
+                param_name(w, &p[i]));
 }
 
 static void kernel_head(CWriter *w, const CParam *p, int n) {
@@ -768,8 +799,8 @@ static void kernel_head(CWriter *w, const CParam *p, int n) {
     const IrVar *v = k->grid.data[i];
     const char *ext = cw_atom(w, k->grid_ext.data[i]);
     bool last = i + 1 == k->grid.len;
-    cw_line(w, "const %s %s = %s%s%s%s;", cw_type(v->type), w->var_name[v->id], block, text_str(&above), last ? "" : " % ",
-            last ? "" : ext);
+    cw_line(w, "const %s %s = %s%s%s%s;", cw_type(v->type), w->var_name[v->id], block, text_str(&above),
+            last ? "" : " % ", last ? "" : ext);
     text_printf(&above, " / %s", ext);
   }
   if (k->vid) cw_line(w, "const %s %s = get_subblockid();", cw_type(k->vid->type), w->var_name[k->vid->id]);
@@ -792,7 +823,8 @@ static void host_part(CWriter *w, Text *t, const CParam *p, int n) {
                 k->grid.len > 1 ? cw_atom(w, k->grid_ext.data[i]) : cw_str(w, k->grid_ext.data[i]));
   }
   text_put(t, ";\n  if (blocks <= 0) {\n    return;\n  }\n");
-  if (own->mix) text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");
+  if (own->mix)
+    text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");
   text_printf(t, "  %s_kernel<<<(uint32_t)blocks, nullptr, stream>>>(", k->name);
   for (int i = 0; i < n; i++) text_printf(t, "%s%s", i ? ", " : "", param_name(w, &p[i]));
   if (own->mix) text_printf(t, "%sffts", n ? ", " : "");
@@ -803,17 +835,33 @@ static const char *const reserved[] = {
 #define PT(id, writer, tile_api, scalar_api, row_api, col_api) tile_api, scalar_api, row_api, col_api,
 #include "ops_pto.def"
 #undef PT
-  "pto", "Tile", "TileLeft", "TileRight", "TileAcc", "TileType", "GlobalTensor", "Shape", "Stride", "BLayout", "SLayout", "RoundMode",
-  "AtomicType", "ReluPreMode", "TASSIGN", "TMATMUL_ACC", "set_flag", "wait_flag", "pipe_barrier", "get_block_idx", "get_subblockid",
-  "dcci", "ffts_addr", "call", "stream", "blocks", "ffts", "ffts_bytes", "ToBf16", "FloatOfBf16", "AICORE", "event_t", NULL};
+    "pto",          "Tile",          "TileLeft",
+    "TileRight",    "TileAcc",       "TileType",
+    "GlobalTensor", "Shape",         "Stride",
+    "BLayout",      "SLayout",       "RoundMode",
+    "AtomicType",   "ReluPreMode",   "TASSIGN",
+    "TMATMUL_ACC",  "set_flag",      "wait_flag",
+    "pipe_barrier", "get_block_idx", "get_subblockid",
+    "dcci",         "ffts_addr",     "call",
+    "stream",       "blocks",        "ffts",
+    "ffts_bytes",   "ToBf16",        "FloatOfBf16",
+    "AICORE",       "event_t",       NULL};
 
-static const CDialect dialect = {.title = "PTO", .names = reserved, .func_prefix = "AICORE inline", .load = load, .store = store,
-                                 .stmt = stmt, .before = before, .bf16_to_float = "FloatOfBf16", .bf16_from_float = "ToBf16"};
+static const CDialect dialect = {.title = "PTO",
+                                 .names = reserved,
+                                 .func_prefix = "AICORE inline",
+                                 .load = load,
+                                 .store = store,
+                                 .stmt = stmt,
+                                 .before = before,
+                                 .bf16_to_float = "FloatOfBf16",
+                                 .bf16_from_float = "ToBf16"};
 
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {
   CWriter w;
   if (k->level != LEVEL_LOWERED) {
-    diag_fix(d, diag_add(d, DIAG_EMIT_LEVEL, k->loc, "PTO: kernel %s has not been lowered", k->name), "run the passes first");
+    diag_fix(d, diag_add(d, DIAG_EMIT_LEVEL, k->loc, "PTO: kernel %s has not been lowered", k->name),
+             "run the passes first");
     return false;
   }
   cw_init(&w, a, d, k, arch, &dialect);
