@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 120, MAX_ARGS = 8 };
+enum { MAX_DEPTH = 120, MAX_HEIGHT = 1000, MAX_ARGS = 8 };
 
 typedef enum { T_END, T_NAME, T_VAR, T_INT, T_FLOAT, T_STRING, T_PUNCT } Tok;
 
@@ -29,6 +29,7 @@ typedef struct {
   Token tok;
   uint32_t prev_line; /* line of the token before tok */
   int depth;
+  int height; /* levels of the highest expression read so far inside the one being read */
   IrModule *m;
   IrKernel *k;
   Map names; /* name -> (id << 1 | is_buf) */
@@ -319,6 +320,8 @@ static IrExpr *read_call(Parser *p) {
 
 static IrExpr *read_unary(Parser *p) {
   enter(p);
+  int beside = p->height;
+  p->height = 0;
   IrExpr *e;
   if (accept(p, "-")) {
     e = ir_unary(p->k, EX_NEG, read_unary(p));
@@ -354,24 +357,31 @@ static IrExpr *read_unary(Parser *p) {
     fail(p, "expected an expression before %s", show(p));
   }
   p->depth--;
+  p->height = p->height + 1 > beside ? p->height + 1 : beside;
   return e;
 }
 
+/* A long sum is a deep tree, and whoever walks over trees recurses. */
 static IrExpr *read_binary(Parser *p, int min_prec) {
+  int beside = p->height;
+  p->height = 0;
   IrExpr *a = read_unary(p);
   for (;;) {
     int op = -1;
     for (int i = EX_SELECT + 1; i < EX_COUNT && op < 0; i++)
       if (expr_ops[i].kind == 'i' && expr_ops[i].prec >= min_prec && at(p, expr_ops[i].spelling)) op = i;
     if (op < 0 && min_prec <= expr_ops[EX_MOD].prec && at(p, "%")) op = EX_MOD;
-    if (op < 0) return a;
+    if (op < 0) break;
     next(p);
     IrExpr *b = read_binary(p, expr_ops[op].prec + 1);
+    if (++p->height > MAX_HEIGHT) fail_as(p, DIAG_LIMIT, "an expression of more than %d levels", MAX_HEIGHT);
     if (ints_only(op) && (dtype_is_float(a->type) || dtype_is_float(b->type)))
       fail_as(p, DIAG_BAD_TYPE, "'%s' of dtypes %s and %s; it takes integers", expr_ops[op].spelling,
               dtype_info[a->type].name, dtype_info[b->type].name);
     a = ir_binary(p->k, op, a, b);
   }
+  if (p->height < beside) p->height = beside;
+  return a;
 }
 
 static IrExpr *read_expr(Parser *p) {
@@ -667,6 +677,7 @@ static void read_loc(Parser *p, Loc *loc) {
 /* Not inlined: its locals must not live in the frame that setjmp returns to. */
 static __attribute__((noinline)) IrStmt *read_stmt(Parser *p) {
   Loc loc = here(p);
+  p->height = 0;
   IrStmt *s = NULL;
   if (p->tok.kind == T_VAR) s = read_store_or_assign(p, loc);
   for (size_t i = 0; i < TL_COUNT(keywords) && !s; i++)
@@ -682,11 +693,10 @@ static __attribute__((noinline)) IrStmt *read_stmt(Parser *p) {
   return s;
 }
 
-/* Skips the rest of a bad statement: its line, and whole blocks that open on it. */
-static void skip_stmt(Parser *p) {
-  uint32_t line = p->tok.line;
+/* Skips the rest of a bad statement that began on `line`: the line, and whole blocks that open on it. */
+static void skip_stmt(Parser *p, uint32_t line) {
   int open = 0;
-  for (; p->tok.kind != T_END && (p->tok.line == line || open > 0); next(p)) {
+  for (; p->tok.kind != T_END && (p->tok.line <= line || open > 0); next(p)) {
     if (at(p, "{")) open++;
     if (at(p, "}") && open-- == 0) return;
   }
@@ -699,13 +709,14 @@ static void read_block(Parser *p, IrBlock *b) {
   jmp_buf *outer = p->recover, mine;
   while (!at(p, "}") && p->tok.kind != T_END) {
     volatile int depth = p->depth;
+    volatile uint32_t line = p->tok.line;
     p->recover = &mine;
     if (!setjmp(mine)) {
       ir_append(b, read_stmt(p));
     } else {
       p->recover = outer; /* a lexer error while skipping leaves this block */
       p->depth = depth;
-      skip_stmt(p);
+      skip_stmt(p, line);
     }
   }
   p->recover = outer;

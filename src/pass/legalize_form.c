@@ -8,16 +8,17 @@
  *                                                whichever issues fewer instructions
  *   more dimensions                              a loop over the outermost, then the same question again
  *
- * An input that repeats along the columns ([M, 1]) becomes blocks of 32 bytes by brcb; one that repeats along the rows is
- * read with pitch 0. An operand whose start or row pitch is not a multiple of 32 bytes cannot be read by the vector unit at
- * all: its elements move one by one, on the scalar pipe, to or from a temporary with padded rows, and a warning says so. */
+ * An input that repeats along the columns ([M, 1]) becomes blocks of 32 bytes by brcb; one that repeats along the rows
+ * is read with pitch 0. An operand whose start or row pitch is not a multiple of 32 bytes cannot be read by the vector
+ * unit at all: its elements move one by one, on the scalar pipe, to or from a temporary with padded rows, and a warning
+ * says so. */
 #include "legalize.h"
 
 #include <string.h>
 
 enum { BLOCK = 32, MAX_STRIDE = 255, CYCLES_AN_ELEMENT = 34 }; /* load and store of UB: 18.4 ns measured on A2 */
 
-/* ---- regions and shapes ------------------------------------------------------------------------------------- */
+/* ---- regions and shapes ---------------------------------------------------------------------------------------- */
 
 const char *lg_shape(Lg *g, const IrRegion *r) {
   Text t;
@@ -112,7 +113,7 @@ bool lg_fit(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, int hi
   return fit_at(g, n, r, n->n - kept, o) || fit_at(g, n, r, 0, o);
 }
 
-/* ---- temporaries ------------------------------------------------------------------------------------------------ */
+/* ---- temporaries ----------------------------------------------------------------------------------------------- */
 
 static IrBuf *temp_buf(Lg *g, DType t, int rank, const int64_t *shape) {
   IrExpr *ext[IR_MAX_RANK];
@@ -175,7 +176,7 @@ Opd lg_widen(const Nest *n, const Nest *m, Opd o, const int8_t *back) {
   return o;
 }
 
-/* ---- questions about one operand ------------------------------------------------------------------------------ */
+/* ---- questions about one operand ------------------------------------------------------------------------------- */
 
 /* Exponent of a power of two that divides e for all values of its variables. */
 static int pow2_of(IrKernel *k, const IrExpr *e, int depth) {
@@ -228,7 +229,9 @@ static bool is_run(const Nest *n, const Opd *o) {
   return true;
 }
 
-bool lg_is_dense(Lg *g, const Nest *n, const Opd *o) { return !o->scalar && !o->block && is_run(n, o) && start_aligned(g, o); }
+bool lg_is_dense(Lg *g, const Nest *n, const Opd *o) {
+  return !o->scalar && !o->block && is_run(n, o) && start_aligned(g, o);
+}
 
 bool lg_is_far(const Nest *n, const Opd *o) {
   return n->n > 1 && stride_at(o, n->n - 2) * dtype_size(o->r.buf->type) > MAX_STRIDE * BLOCK;
@@ -252,7 +255,7 @@ static int group_start(const Nest *n, const Opd *arg, int n_arg, int last) {
   return from;
 }
 
-/* ---- scalar pipe -------------------------------------------------------------------------------------------------- */
+/* ---- scalar pipe ----------------------------------------------------------------------------------------------- */
 
 static void find_load(IrExpr *e, void *user) {
   if (e->op == EX_LOAD) *(bool *)user = true;
@@ -275,7 +278,7 @@ IrVar *lg_loop(Lg *g, const char *name, IrExpr *hi, IrBlock **saved) {
   s->loop.var = ir_new_var(g->k, name, DT_I32, VAR_LOOP, g->loc);
   s->loop.var->def = s;
   s->loop.lo = ir_i32(g->k, 0);
-  s->loop.hi = hi;
+  s->loop.hi = ir_cast(g->k, DT_I32, hi);
   s->loop.step = ir_i32(g->k, 1);
   ir_append(g->out, s);
   *saved = g->out;
@@ -298,12 +301,13 @@ void lg_warn_scalar(Lg *g, const Nest *n, const char *what, const char *why, con
   g->warned = true;
   for (int d = 0; d < n->n; d++) count *= n->max[d];
   Diag *w = diag_add(g->p->diags, DIAG_LEG_SCALAR, g->loc,
-                     "'%s': %s goes element by element through the scalar pipe, up to %lld elements, about %lld cycles; %s",
+                     "'%s': %s goes element by element through the scalar pipe, up to %lld elements, about %lld "
+                     "cycles; %s",
                      op_info[g->s->op].name, what, (long long)count, (long long)count * CYCLES_AN_ELEMENT, why);
   diag_fix(g->p->diags, w, "%s", fix);
 }
 
-/* The value of one element of op; NULL: pipe S does not compute it. Small floats are computed in f32 and rounded once. */
+/* The value of one element of op; NULL: pipe S does not compute it. Small floats run in f32 and are rounded once. */
 static IrExpr *element_value(Lg *g, StmtOp op, IrExpr **in, DType t) {
   IrKernel *k = g->k;
   DType w = dtype_is_float(t) && dtype_size(t) < 4 ? DT_F32 : t;
@@ -357,7 +361,7 @@ void lg_by_element(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_arg) {
   g->out = saved[0];
 }
 
-/* ---- one step ---------------------------------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------------------------------------- */
 
 void lg_narrow(Lg *g, Nest *n, Opd *o, int n_opd, int d, IrExpr *off, IrExpr *ext) {
   for (int i = 0; i < n_opd; i++) {
@@ -468,8 +472,8 @@ static Opd narrow_block(const Nest *n, Opd o) {
   return o;
 }
 
-static void emit_part(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value, int d, IrExpr *off,
-                      IrExpr *ext) {
+static void emit_part(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value, int d,
+                      IrExpr *off, IrExpr *ext) {
   Opd arg[LG_MAX_IN + 1];
   memcpy(arg, from_arg, sizeof(Opd) * (size_t)n_arg);
   lg_narrow(g, &n, arg, n_arg, d, off, ext);
@@ -485,7 +489,8 @@ static void emit_chunks(Lg *g, const Nest *n, StmtOp op, const Opd *arg, int n_a
     IrExpr *count = ir_binary(g->k, EX_FDIV, ir_binary(g->k, EX_ADD, c, ir_i32(g->k, e - 1)), step);
     IrVar *v = lg_loop(g, "chunk", count, &saved);
     IrExpr *off = ir_binary(g->k, EX_MUL, ir_var(g->k, v), step);
-    emit_part(g, *n, op, arg, n_arg, key, value, d, off, ir_binary(g->k, EX_MIN, step, ir_binary(g->k, EX_SUB, c, off)));
+    IrExpr *left = ir_binary(g->k, EX_SUB, c, off);
+    emit_part(g, *n, op, arg, n_arg, key, value, d, off, ir_binary(g->k, EX_MIN, step, left));
     g->out = saved;
     return;
   }
@@ -560,7 +565,7 @@ void lg_emit(Lg *g, const Nest *n, StmtOp op, const Opd *from_arg, int n_arg, in
   emit_form(g, *n, op, arg, n_arg, key, value);
 }
 
-/* ---- putting operands in order ---------------------------------------------------------------------------------------- */
+/* ---- putting operands in order --------------------------------------------------------------------------------- */
 
 static bool provably_apart(Lg *g, const IrRegion *a, const IrRegion *b) {
   for (int d = 0; d < a->buf->rank; d++)
@@ -584,7 +589,7 @@ static bool same_places(Lg *g, const Nest *n, const Opd *a, const Opd *b) {
   return same && lg_same(g, offset_of(g, a), offset_of(g, b));
 }
 
-/* Would writing dst change what the step still reads through `in`? The very same elements in the same order are fine. */
+/* Would writing dst change what the step still reads through `in`? The same elements in the same order are fine. */
 static bool clashes(Lg *g, const Nest *n, const Opd *in, const Opd *dst) {
   if (in->scalar || ir_root(in->r.buf) != ir_root(dst->r.buf) || in->dim[n->n - 1] == REPEATS) return false;
   if (in->r.buf != dst->r.buf) return !same_places(g, n, in, dst);
@@ -606,13 +611,14 @@ static bool is_bad(Lg *g, const Nest *n, const Opd *o, int from) {
 
 static void warn_layout(Lg *g, const Nest *n, const Opd *o) {
   int size = dtype_size(o->r.buf->type);
-  const char *why = !start_aligned(g, o)
-                        ? arena_printf(g->a, "the region does not start at a known multiple of %d bytes of its buffer", BLOCK)
-                    : stride_at(o, n->n - 1) != 1
-                        ? arena_printf(g->a, "its neighbours stand %lld elements apart", (long long)stride_at(o, n->n - 1))
-                        : arena_printf(g->a, "its rows are not a multiple of %d bytes apart", BLOCK);
-  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", o->r.buf->name, lg_shape(g, &o->r)), why,
-                 arena_printf(g->a, "give the buffer rows of a multiple of %d elements and start tiles there", BLOCK / size));
+  const char *why = arena_printf(g->a, "its rows are not a multiple of %d bytes apart", BLOCK);
+  if (!start_aligned(g, o))
+    why = arena_printf(g->a, "the region does not start at a known multiple of %d bytes of its buffer", BLOCK);
+  else if (stride_at(o, n->n - 1) != 1)
+    why = arena_printf(g->a, "its neighbours stand %lld elements apart", (long long)stride_at(o, n->n - 1));
+  const char *fix =
+      arena_printf(g->a, "give the buffer rows of a multiple of %d elements and start tiles there", BLOCK / size);
+  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", o->r.buf->name, lg_shape(g, &o->r)), why, fix);
 }
 
 /* A column whose elements start blocks is gathered by one row_max over rows of one element. */

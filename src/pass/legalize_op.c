@@ -314,7 +314,8 @@ static bool is_bits(StmtOp op) { return op == OP_AND || op == OP_OR || op == OP_
 static DType work_type(Lg *g, StmtOp op, DType t) {
   bool float_only = op == OP_DIV || op == OP_LEAKY || op == OP_EXP || op == OP_LN || op == OP_SQRT || op == OP_RSQRT ||
                     op == OP_RECIP || op == OP_SIGMOID || op == OP_SILU || op == OP_TANH;
-  if (op == OP_SIN || op == OP_COS || op == OP_POW) return dtype_is_float(t) && dtype_size(t) > 1 ? DT_F32 : DTYPE_COUNT;
+  if (op == OP_SIN || op == OP_COS || op == OP_POW)
+    return dtype_is_float(t) && dtype_size(t) > 1 ? DT_F32 : DTYPE_COUNT;
   DTypeRule rule = op == OP_XOR ? RULE_BITS : op == OP_ARANGE ? RULE_ARITH : (DTypeRule)op_info[op].dtypes;
   if (op == OP_SIGMOID || op == OP_SILU || op == OP_TANH)
     return t == DT_F16 || t == DT_BF16 || t == DT_F32 ? DT_F32 : DTYPE_COUNT;

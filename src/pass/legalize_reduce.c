@@ -89,7 +89,8 @@ static void reduce_run(Lg *g, const Nest *n, Kind kind, Opd src, Opd dst) {
     return;
   }
   Nest next_n;
-  Opd next = lg_temp1(g, t, half, &next_n), rows = {.r = ir_whole(g->k, lg_view(g, acc.r.buf, t, 2, (int64_t[]){half, e}))};
+  Opd next = lg_temp1(g, t, half, &next_n);
+  Opd rows = {.r = ir_whole(g->k, lg_view(g, acc.r.buf, t, 2, (int64_t[]){half, e}))};
   lg_put(g, kind.row, (Opd[]){rows, next}, 2, NO_ATTR, 0);
   reduce_run(g, &next_n, kind, next, dst);
 }

@@ -260,7 +260,7 @@ static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
   if (!many || d[0].n != d[1].n || !ir_expr_equal(r[0]->ext[d[0].dim[0]], r[1]->ext[d[1].dim[0]])) return false;
   IrStmt *one = ir_clone(c->k, s), *loop = ir_new_stmt(c->k, ST_FOR, s->loc);
   loop->loop.lo = num(c, 0);
-  loop->loop.hi = r[0]->ext[d[0].dim[0]];
+  loop->loop.hi = ir_cast(c->k, DT_I32, r[0]->ext[d[0].dim[0]]);
   loop->loop.step = num(c, 1);
   loop->loop.var = ir_new_var(c->k, "plane", DT_I32, VAR_LOOP, s->loc);
   loop->loop.var->def = loop;
@@ -440,7 +440,7 @@ static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
 static void choose_tiling(Ctx *c, Tiling *t, DType type) {
   int64_t half = c->p->arch->space[SPACE_L0A].bytes / 2, c0 = dtype_c0(type), size = dtype_size(type);
   if (c0 < 16) c0 = 16; /* f32: two 16x8 fractals side by side, so that a transposed load stays square */
-  t->mt = min_i64(t->m, 256);
+  t->mt = min_i64(t->m, half / (c0 * size)); /* whole columns of L0C: a product writes planes of its own height */
   t->nt = min_i64(t->n, 256);
   int64_t widest = round_up(max_i64(t->mt, t->nt), 16);
   int64_t most = max_i64(half / (widest * size) / c0 * c0, c0);

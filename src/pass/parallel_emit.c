@@ -22,7 +22,7 @@ IrStmt *par_emit_for(Par *v, const char *name, IrExpr *ext) {
   s->loop.var = ir_new_var(v->k, name, DT_I32, VAR_LOOP, v->loc);
   s->loop.var->def = s;
   s->loop.lo = ir_i32(v->k, 0);
-  s->loop.hi = ext;
+  s->loop.hi = ir_cast(v->k, DT_I32, ext);
   s->loop.step = ir_i32(v->k, 1);
   ir_append(v->cur, s);
   return s;

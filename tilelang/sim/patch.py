@@ -1,5 +1,6 @@
 """Replacing attributes of other modules, and putting them back in reverse order."""
 
+import importlib.machinery
 import sys
 
 _ABSENT = object()
@@ -26,6 +27,7 @@ class Patches:
 
     def module(self, name, module):
         """`import name` gives `module`."""
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
         self.done.append((sys.modules, name, sys.modules.get(name, _ABSENT)))
         sys.modules[name] = module
 
