@@ -614,7 +614,8 @@ int tl_shapes(TlContext *c, TlArg *args, int n_args) {
 /* Workspaces that passes added stand at the end; the caller need not know them. */
 static int user_params(const IrKernel *k) {
   int n = (int)k->params.len;
-  while (n > 0 && k->params.data[n - 1].buf && k->params.data[n - 1].buf->is_work && k->params.data[n - 1].buf->why) n--;
+  while (n > 0 && k->params.data[n - 1].buf && k->params.data[n - 1].buf->is_work && k->params.data[n - 1].buf->why)
+    n--;
   return n;
 }
 
@@ -626,7 +627,8 @@ static bool add_workspaces(TlContext *c, SimArg *in, const TlArg *args, int n_ar
     for (int d = 0; d < b->rank; d++) {
       if (!size_value(k, b->shape[d], args, &in[i].shape[d]) || in[i].shape[d] < 0 ||
           __builtin_mul_overflow(bytes, in[i].shape[d], &bytes)) {
-        diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "dimension %d of workspace %%%s is no size for these arguments", d, b->name);
+        diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "dimension %d of workspace %%%s is no size for these arguments",
+                 d, b->name);
         return false;
       }
     }

@@ -1,6 +1,7 @@
 """Every flag and barrier that the sync pass inserts orders something: without it the simulator finds a fault.
 
-The lowered text of each kernel is taken apart: the statements of one event id of one pipe pair (all its sets, waits, the
+The lowered text of each kernel is taken apart: the statements of one event id of one pipe pair (all its sets, waits,
+the
 priming before a loop and the draining after it) go together, a barrier goes alone. Each is removed in turn; the
 rest must run into TL08xx. With everything in place the same kernel runs clean.
 """

@@ -494,8 +494,8 @@ static void bad_count(Verifier *v, const IrStmt *s, int arg, int64_t want, const
   const IrRegion *r = &s->args[arg].region;
   int64_t have;
   if (want < 0 || !is_const(ir_count(v->k, r), &have) || have == want) return;
-  Diag *g = bad(v, MOVED_COUNT, "'%s' with %s: its %lld elements should be %lld", oname(s), operand_text(v, r), ll(have),
-                ll(want));
+  Diag *g = bad(v, MOVED_COUNT, "'%s' with %s: its %lld elements should be %lld", oname(s), operand_text(v, r),
+                ll(have), ll(want));
   diag_fix(v->d, g, "%s", fix);
 }
 

@@ -58,8 +58,13 @@ void lg_statement(Lg *g, IrStmt *s) {
   Lg inner = *g;
   if (g->failed) return;
   inner.s = s;
+  inner.allocs = (IrBlock){0};
   dispatch(&inner);
-  g->allocs = inner.allocs;
+  while (inner.allocs.first) {
+    IrStmt *alloc = inner.allocs.first;
+    ir_remove(alloc);
+    ir_append(&g->allocs, alloc);
+  }
   g->failed = inner.failed;
   g->warned = inner.warned;
 }

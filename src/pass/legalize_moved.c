@@ -1,10 +1,10 @@
 /* legalize_moved.c - ops that move elements to computed places: gather, gatherb, gather_mask, transpose, and running
  * sums and maxima.
  *
- * Their instructions work on runs. An operand that is no run, does not start on 32 bytes or shares bytes with the result
- * is copied into scratch first; a result likewise, and moved home afterwards. Elements of 8 bits go through f16, of 64
- * bits element by element. A matrix whose sides are no multiples of 16 is transposed in padded scratch. A running sum
- * along the last axis is one along the first axis of the transposed tile, where whole rows are added. */
+ * Their instructions work on runs. An operand that is no run, does not start on 32 bytes or shares bytes with the
+ * result is copied into scratch first; a result likewise, and moved home afterwards. Elements of 8 bits go through f16,
+ * of 64 bits element by element. A matrix whose sides are no multiples of 16 is transposed in padded scratch. A running
+ * sum along the last axis is one along the first axis of the transposed tile, where whole rows are added. */
 #include "legalize.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* legalize_sort.c - sorting with the record instructions.
  *
- * `sort` makes records of 8 bytes, f32 value and 32-bit number, in groups of 32 that sort32 sorts, chunk by chunk so that
- * scratch stays small; what lies behind the given count becomes -inf. Four lists at a time are merged between two scratch
- * buffers until one is left. Numbers become values by a conversion of the whole list of which a mask of alternating bits
- * takes every second element. f16 and bf16 sort as f32, which holds them exactly. A list of one merge has at most 4095
- * records, so 8192 elements can be sorted. */
+ * `sort` makes records of 8 bytes, f32 value and 32-bit number, in groups of 32 that sort32 sorts, chunk by chunk so
+ * that scratch stays small; what lies behind the given count becomes -inf. Four lists at a time are merged between two
+ * scratch buffers until one is left. Numbers become values by a conversion of the whole list of which a mask of
+ * alternating bits takes every second element. f16 and bf16 sort as f32, which holds them exactly. A list of one merge
+ * has at most 4095 records, so 8192 elements can be sorted. */
 #include "legalize.h"
 
 #include <math.h>

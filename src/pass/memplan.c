@@ -217,8 +217,8 @@ static bool plan_space(Ctx *c, Space s) {
   int64_t physical = c->p->arch->space[s].physical;
   if (place(list, n, physical, align, true)) {
     Diag *g = diag_add(c->p->diags, DIAG_MEM_RESERVED, list[0]->buf->loc,
-                       "the buffers in %s reach into its last %lld bytes, which the toolkit keeps for itself", space_info[s].name,
-                       (long long)(physical - limit));
+                       "the buffers in %s reach into its last %lld bytes, which the toolkit keeps for itself",
+                       space_info[s].name, (long long)(physical - limit));
     diag_fix(c->p->diags, g, "keep to %lld bytes: a little less in %%%s", (long long)limit, list[0]->buf->name);
     return true;
   }
@@ -256,7 +256,8 @@ bool pass_memplan(PassCtx *p) {
       ok = false;
     }
     bool temp = l->buf->id >= p->n_user_bufs;
-    if (temp && (l->buf->space == SPACE_L0A || l->buf->space == SPACE_L0B)) continue; /* a product loads what it reads: nothing lives on */
+    if (temp && (l->buf->space == SPACE_L0A || l->buf->space == SPACE_L0B))
+      continue; /* a product loads what it reads: nothing lives on */
     extend_over_loops(&c, l);
     if (!p->auto_memory && !temp) l->from = 0, l->to = k->n_stmts; /* only temporaries of the compiler share */
   }

@@ -183,7 +183,8 @@ static void elementwise(Par *v, const Work *w) {
   if (w->kind == WORK_MAX || w->kind == WORK_MIN) val = ir_binary(k, w->kind == WORK_MAX ? EX_MAX : EX_MIN, old, val);
   if (w->guard) val = ir_select(k, w->guard, val, w->kind == WORK_SUM && w->fresh ? ir_int(k, w->buf->type, 0) : old);
   if (direct_copy(v, w, val, &to)) return;
-  bool constant = val->op == EX_INT || val->op == EX_FLOAT, cube = !vector_space(w->buf->space) && w->buf->space != SPACE_GM;
+  bool constant = val->op == EX_INT || val->op == EX_FLOAT,
+       cube = !vector_space(w->buf->space) && w->buf->space != SPACE_GM;
   if (cube && constant && to.ok && !w->guard && (w->buf->space == SPACE_L0C || w->buf->space == SPACE_L1)) {
     par_emit(v, OP_FILL, 2, sca(val), reg(to.r)); /* clearing an accumulator or an operand is the cube's own */
     return;

@@ -43,7 +43,8 @@ static int resume(PassCtx *p, uint32_t *facts) {
     *facts = (*facts & ~pass_table[i].breaks) | pass_table[i].gives;
     if (!strcmp(p->k->stage, pass_table[i].name)) return i + 1;
   }
-  diag_add(p->diags, DIAG_NO_SUCH_PASS, p->k->loc, "the text stands after pass '%s', which does not exist", p->k->stage);
+  diag_add(p->diags, DIAG_NO_SUCH_PASS, p->k->loc, "the text stands after pass '%s', which does not exist",
+           p->k->stage);
   return -1;
 }
 

@@ -1,19 +1,24 @@
 /* scope.c - a physical memory and a layout for every local buffer.
  *
- * Uses decide: operands of `gemm` stand in L1, operands of `mmad` in L0A and L0B, accumulators of both in L0C, whatever a
- * vector op or an element access touches in UB. What only copies touch follows its partner: L1 if it feeds
- * L0A/L0B or comes from L0C and feeds L1, otherwise UB. A space the user declared is binding; a use it cannot serve is an error
+ * Uses decide: operands of `gemm` stand in L1, operands of `mmad` in L0A and L0B, accumulators of both in L0C, whatever
+ * a vector op or an element access touches in UB. What only copies touch follows its partner: L1 if it feeds L0A/L0B or
+ * comes from L0C and feeds L1, otherwise UB. A space the user declared is binding; a use it cannot serve is an error
  * that names both. Matrices in L1 and L0 get their fractal layouts.
  *
- * A UB tile whose rows are not whole 32-byte blocks cannot be the target of a DMA of several rows; when a copy needs that,
- * the tile's last dimension is padded here, once, and every later pass sees an ordinary buffer. */
+ * A UB tile whose rows are not whole 32-byte blocks cannot be the target of a DMA of several rows; when a copy needs
+ * that, the tile's last dimension is padded here, once, and every later pass sees an ordinary buffer. */
 #include "scope.h"
 
 typedef struct { PassCtx *p; Use *use; bool spread; } Ctx;
 
-static const char *const use_name[USE_COUNT] = {"an operand of a matrix product", "the left operand of mma", "the right operand of mma",
-                                        "an accumulator", "an operand of a vector op", "an element access", "a copy",
-                                        "a comparison mask"};
+static const char *const use_name[USE_COUNT] = {"an operand of a matrix product",
+                                                "the left operand of mma",
+                                                "the right operand of mma",
+                                                "an accumulator",
+                                                "an operand of a vector op",
+                                                "an element access",
+                                                "a copy",
+                                                "a comparison mask"};
 
 static void mark(Ctx *c, const IrBuf *b, uint32_t use, const IrStmt *s) {
   Use *u = &c->use[b->id];
@@ -117,9 +122,10 @@ static bool check_uses(Ctx *c, IrBuf *b) {
   for (int i = 0; i < USE_COUNT; i++) {
     if (!(u->uses >> i & 1) || serves(b->space, 1u << i)) continue;
     bool declared = !b->why;
-    Diag *g = diag_add(c->p->diags, DIAG_SCOPE_CONFLICT, u->first[i]->loc,
-                       "%%%s stands in %s%s, but here it is %s, which must stand in %s", b->name, space_info[b->space].name,
-                       declared ? " as declared" : "", use_name[i], space_info[wanted(1u << i)].name);
+    Diag *g =
+        diag_add(c->p->diags, DIAG_SCOPE_CONFLICT, u->first[i]->loc,
+                 "%%%s stands in %s%s, but here it is %s, which must stand in %s", b->name, space_info[b->space].name,
+                 declared ? " as declared" : "", use_name[i], space_info[wanted(1u << i)].name);
     diag_other(c->p->diags, g, b->loc, "%%%s: %s", b->name, declared ? "declared here" : b->why);
     diag_fix(c->p->diags, g, "give the two uses two buffers and copy between them, or change the declared memory");
     return false;
@@ -152,7 +158,8 @@ static bool gm_is_one_run(PassCtx *p, const IrRegion *r) {
 
 static bool odd_rows(const IrBuf *b) {
   const IrExpr *cols = b->shape[b->rank - 1];
-  return b->space == SPACE_UB && b->rank >= 2 && cols->op == EX_INT && cols->i > 1 && cols->i * dtype_size(b->type) % 32 != 0;
+  return b->space == SPACE_UB && b->rank >= 2 && cols->op == EX_INT && cols->i > 1 &&
+         cols->i * dtype_size(b->type) % 32 != 0;
 }
 
 /* Ops that take a tile row by row (reductions, broadcasts of rows or columns) need rows that start on blocks. */
@@ -200,7 +207,8 @@ static bool spread_padding(IrStmt *s, void *user) {
   }
   for (int i = 0; pad && i < s->n_args; i++) {
     const IrBuf *b = s->args[i].kind == ARG_REGION ? s->args[i].region.buf : NULL;
-    if (!b || b->space != SPACE_UB || b->rank < 2 || c->use[b->id].pad || !ir_expr_equal(b->shape[b->rank - 1], cols)) continue;
+    if (!b || b->space != SPACE_UB || b->rank < 2 || c->use[b->id].pad || !ir_expr_equal(b->shape[b->rank - 1], cols))
+      continue;
     c->use[b->id].pad = true;
     c->spread = true;
   }
@@ -240,8 +248,8 @@ static void pad_rows(Ctx *c, IrBuf *b) {
   int last = b->rank - 1;
   int64_t cols = b->shape[last]->i, padded = round_up(cols, dtype_c0(b->type));
   b->shape[last] = ir_i32(c->p->k, padded);
-  pass_remark(c->p, "scope", b->loc, "%%%s: rows padded from %lld to %lld elements, so that each starts on 32 bytes", b->name,
-              (long long)cols, (long long)padded);
+  pass_remark(c->p, "scope", b->loc, "%%%s: rows padded from %lld to %lld elements, so that each starts on 32 bytes",
+              b->name, (long long)cols, (long long)padded);
 }
 
 bool pass_scope(PassCtx *p) {

@@ -1,13 +1,16 @@
 /* split_hand.c - what one side of an AI core makes and the other uses, in program order and without losing a signal.
  *
- * Tiles (copies from L0C to UB, from UB to L1) go through a workspace tensor that this pass adds to the kernel, one slice a block. Then every GM tensor
- * that both sides touch and one writes is ordered with cross-core flags, which count. For two accesses D and E of different sides, D first:
+ * Tiles (copies from L0C to UB, from UB to L1) go through a workspace tensor that this pass adds to the kernel, one
+ * slice a block. Then every GM tensor that both sides touch and one writes is ordered with cross-core flags, which
+ * count. For two accesses D and E of different sides, D first:
  *
  *   forward   D; set           wait; E         in the innermost block that holds both
- *   backward  set; for { wait; E   D; set } wait      D of one iteration before E of the next: set once before the loops, waited once after
+ *   backward  set; for { wait; E   D; set } wait      D of one iteration before E of the next: set once before the
+ * loops, waited once after
  *
- * An edge goes when another of the same pipes sets later and waits earlier, or when, in the same loop, a forward one already
- * carries the signal from iteration to iteration. A kernel that sets cross-core flags itself keeps to them: only the tiles are ordered here. */
+ * An edge goes when another of the same pipes sets later and waits earlier, or when, in the same loop, a forward one
+ * already carries the signal from iteration to iteration. A kernel that sets cross-core flags itself keeps to them:
+ * only the tiles are ordered here. */
 #include "split.h"
 
 typedef struct {
@@ -103,12 +106,12 @@ static bool hand_tile(IrStmt *s, void *user) {
   ir_append(&both, copy_of(c->p->k, src, ws, s));
   ir_append(&both, copy_of(c->p->k, ws, dst, s));
   ir_replace_with_block(s, &both);
-  pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s", src.buf->name, to_vector ? "cube" : "vector cores",
-              to_vector ? "vector cores" : "cube", ws.buf->name);
+  pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s", src.buf->name,
+              to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", ws.buf->name);
   return true;
 }
 
-/* ---- edges ---------------------------------------------------------------------------------------------------------------- */
+/* ---- edges ---------------------------------------------------------------------------------------------------- */
 
 typedef struct { IrStmt *stmt; int side; Pipe pipe; bool write; } Use;
 typedef struct { Ctx *c; const IrBuf *buf; Vec(Use) uses; } Uses;
@@ -191,7 +194,8 @@ static bool implies(const Edge *y, const Edge *x) {
 static void prune(Ctx *c) {
   for (uint32_t i = 0; i < c->edges.len; i++)
     for (uint32_t j = 0; j < c->edges.len && !c->edges.data[i].dead; j++)
-      if (i != j && !c->edges.data[j].dead && implies(&c->edges.data[j], &c->edges.data[i])) c->edges.data[i].dead = true;
+      if (i != j && !c->edges.data[j].dead && implies(&c->edges.data[j], &c->edges.data[i]))
+        c->edges.data[i].dead = true;
 }
 
 static IrStmt *at_side(IrKernel *k, bool vector, StmtOp op, Pipe pipe, int id, Loc loc) {
@@ -213,7 +217,9 @@ static bool find_cross(IrStmt *s, void *user) {
   Ctx *c = user;
   c->by_hand |= s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT;
   c->sync_all |= s->op == ST_SYNC_ALL;
-  if ((s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) && s->sync.id->op == EX_INT && s->sync.id->i >= 0 && s->sync.id->i < 16) c->used |= 1u << s->sync.id->i;
+  if ((s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) && s->sync.id->op == EX_INT && s->sync.id->i >= 0 &&
+      s->sync.id->i < 16)
+    c->used |= 1u << s->sync.id->i;
   return true;
 }
 
@@ -234,14 +240,17 @@ int split_hand_over(PassCtx *p) {
     if (e->dead) continue;
     while (id < p->arch->n_cross_flags && c.used >> id & 1) id++;
     if (id == p->arch->n_cross_flags) {
-      Diag *g = diag_add(p->diags, DIAG_MIX_UNSUPPORTED, e->loc, "%%%s changes between the cube and the vector cores, and the %d cross-core flags are used up", e->buf->name,
-                         p->arch->n_cross_flags);
-      diag_fix(p->diags, g, "keep tiles on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
+      Diag *g = diag_add(p->diags, DIAG_MIX_UNSUPPORTED, e->loc,
+                         "%%%s changes between the cube and the vector cores, and the %d cross-core flags are used up",
+                         e->buf->name, p->arch->n_cross_flags);
+      diag_fix(p->diags, g,
+               "keep tiles on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
       return -1;
     }
     write_down(&c, e, id);
-    pass_remark(p, "split", e->loc, "%%%s: cross-core flag %d from the %s (%s) to the %s (%s)%s", e->buf->name, id, e->to_vector ? "cube" : "vector cores",
-                pipe_info[e->src].name, e->to_vector ? "vector cores" : "cube", pipe_info[e->dst].name, e->loop ? ", set once in advance" : "");
+    pass_remark(p, "split", e->loc, "%%%s: cross-core flag %d from the %s (%s) to the %s (%s)%s", e->buf->name, id,
+                e->to_vector ? "cube" : "vector cores", pipe_info[e->src].name, e->to_vector ? "vector cores" : "cube",
+                pipe_info[e->dst].name, e->loop ? ", set once in advance" : "");
     id++;
     n++;
   }

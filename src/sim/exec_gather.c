@@ -3,7 +3,8 @@
  * `gather` and `gatherb` read where their offsets point. The offsets are values that earlier instructions wrote, so
  * what is read is known when the instruction runs: an offset outside of the source region, or one that is not a
  * multiple of what it addresses, is a fault and its element stays as it was. `gather_mask` packs chosen elements to
- * the front of its result; behind them the result stays as it was. `transpose` works on matrices of 16 by 16 squares. */
+ * the front of its result; behind them the result stays as it was. `transpose` works on matrices of 16 by 16
+ * squares. */
 #include "machine.h"
 
 #include <string.h>
@@ -85,7 +86,8 @@ static bool legal_gather(Core *c, Entry *e) {
     return op_refuse(c, i, "the offsets must be u32 or i32");
   if (!legal_flat(c, e, 1) || !legal_flat(c, e, out)) return false;
   int64_t per = i->op == OP_GATHERB ? BLOCK / arg_buf(c, i, out)->size : 1;
-  if (e->v[out].count != e->v[1].count * per) return op_refuse(c, i, "the result does not have one item for each offset");
+  if (e->v[out].count != e->v[1].count * per)
+    return op_refuse(c, i, "the result does not have one item for each offset");
   if (c->m->sim->checks && i->op == OP_GATHERB && e->v[1].count % 8)
     return op_refuse(c, i, "the number of offsets must be a multiple of 8");
   return apart(c, e, 0, reach(c, e)) && apart(c, e, 1, size_of(c, e, 1));

@@ -60,7 +60,8 @@ static bool legal_runs(Core *c, const Entry *e, bool lists) {
 static void touch_runs(Toucher *t, const Entry *e) {
   int out = e->inst->n_args - 1;
   for (int a = 0; a <= out; a++)
-    touch(t, arg_buf(t->core, e->inst, a), a == out ? TOUCH_WRITE : TOUCH_READ, e->v[a].off, size_of(t->core, e, a), 1, 0);
+    touch(t, arg_buf(t->core, e->inst, a), a == out ? TOUCH_WRITE : TOUCH_READ, e->v[a].off, size_of(t->core, e, a), 1,
+          0);
 }
 
 /* ---- sort32 ----------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-"""tilelang.sim: programs for a card run on the host; importing tilelang changes nothing, remove() takes everything back."""
+"""tilelang.sim: programs for a card run on the host; importing tilelang changes nothing,
+remove() takes everything back."""
 
 import json
 import subprocess
@@ -63,7 +64,8 @@ def snapshot():
     Tensor = torch.Tensor
     return [
         torch.device, torch.randn, torch.empty, torch.matmul, torch.load, torch.Generator, torch.set_default_device,
-        torch.testing.assert_close, Tensor.to, Tensor.cpu, Tensor.__setitem__, Tensor.copy_, Tensor.__matmul__, F.linear,
+        torch.testing.assert_close, Tensor.to, Tensor.cpu, Tensor.__setitem__, Tensor.copy_, Tensor.__matmul__,
+        F.linear,
         torch.nn.Module.to, tilelang.Kernel._run, tilelang.Kernel._compile, tilelang.Kernel.loose,
         hasattr(torch, "npu"), hasattr(Tensor, "npu"), "torch_npu" in sys.modules,
     ]  # fmt: skip
@@ -107,8 +109,10 @@ def test_the_word_npu_everywhere(npu):
     assert torch.device("npu") == torch.device("cpu") and torch.device("npu:1").type == "cpu"
     assert isinstance(torch.zeros(1).device, torch.device) and not isinstance("npu", torch.device)
     for made in (
-        torch.zeros(2, device="npu"), torch.randn(2, device=torch.device("npu:0")), torch.tensor([1.0, 2.0], device="npu"),
-        torch.zeros(2).new_ones(2, device="npu"), torch.zeros(2).to("npu"), torch.zeros(2).to(device="npu", dtype=torch.half),
+        torch.zeros(2, device="npu"), torch.randn(2, device=torch.device("npu:0")), torch.tensor([1.0, 2.0],
+        device="npu"),
+        torch.zeros(2).new_ones(2, device="npu"), torch.zeros(2).to("npu"), torch.zeros(2).to(device="npu",
+        dtype=torch.half),
         torch.empty_like(torch.zeros(2), device="npu"), torch.arange(2, device="npu"),
     ):  # fmt: skip
         assert made.device.type == "cpu" and made.shape == (2,)
@@ -194,7 +198,7 @@ def test_tensors_of_another_shape_are_read_as_they_lie(npu):
         kernel(torch.arange(31.0))
 
 
-# ---- operators against formulas written another way -------------------------------------------------------------------------
+# ---- operators against formulas written another way ----------------------------------------------------------
 
 
 def test_swiglu_and_gelu_gradients_by_autograd():
@@ -253,7 +257,20 @@ def test_sparse_attention_over_pages():
     q, q_rope = torch.randn(1, 3, 16), torch.randn(1, 3, 4)
     pick = torch.randperm(length)[:9].to(torch.int32).view(1, 1, 9)
     out, _, _ = OPERATORS["npu_sparse_flash_attention"](
-        q, cache, cache, pick, 0.25, 1, pages, torch.tensor([1]), torch.tensor([length]), q_rope, rope, "TND", "PA_BSND", 0
+        q,
+        cache,
+        cache,
+        pick,
+        0.25,
+        1,
+        pages,
+        torch.tensor([1]),
+        torch.tensor([length]),
+        q_rope,
+        rope,
+        "TND",
+        "PA_BSND",
+        0,
     )
     flat = cache[pages[0].long()].flatten(0, 2)[pick[0, 0].long()]
     keys = torch.cat([flat, rope[pages[0].long()].flatten(0, 2)[pick[0, 0].long()]], 1)
@@ -271,7 +288,7 @@ def test_cross_entropy():
     assert numpy.allclose(log_prob.numpy(), -want, atol=1e-5)
 
 
-# ---- graphs -----------------------------------------------------------------------------------------------------------------
+# ---- graphs --------------------------------------------------------------------------------------------------
 
 
 def test_a_graph_changes_nothing_until_it_is_replayed(npu):
@@ -299,7 +316,7 @@ def test_a_graph_changes_nothing_until_it_is_replayed(npu):
     assert torch.equal(x, torch.full((16, 8), 2.0)) and torch.equal(y, torch.full((16, 8), 5.0))
 
 
-# ---- the report -------------------------------------------------------------------------------------------------------------
+# ---- the report ----------------------------------------------------------------------------------------------
 
 
 def test_conformance_report(tmp_path):
@@ -308,7 +325,9 @@ def test_conformance_report(tmp_path):
     (progs / "good.py").write_text(PROGRAM)
     (progs / "wrong.py").write_text(PROGRAM.replace('if "--wrong" in sys.argv:', "if True:"))
     (progs / "swallows.py").write_text(
-        PROGRAM.replace('if "--wrong" in sys.argv:', "try:").replace('print("K', 'except AssertionError: pass\nprint("K')
+        PROGRAM.replace('if "--wrong" in sys.argv:', "try:").replace(
+            'print("K', 'except AssertionError: pass\nprint("K'
+        )
     )
     (progs / "unknown.py").write_text(PROGRAM.replace("T.tile.add(a, a, b)", "T.tile.frobnicate(a, a, b)"))
     (progs / "slow.py").write_text("import time\ntime.sleep(600)\n")

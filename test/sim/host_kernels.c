@@ -28,7 +28,8 @@ static void fill(Test *t, uint8_t *p, int type, bool bits) {
   }
 }
 
-static void expect(Test *t, const void *got, const void *want, size_t n, const char *what, int op, int type, int table) {
+static void expect(Test *t, const void *got, const void *want, size_t n, const char *what, int op, int type,
+                   int table) {
   if (!memcmp(got, want, n)) return;
   if (t->bad++ < 20)
     printf("%s %s dtype %d: %s differs from %s\n", what, op < 0 ? "" : op_info[op].name, type, t->table[table]->name,

@@ -4,8 +4,20 @@ import numpy as np
 import pytest
 
 F32, F16, I32, I16 = np.float32, np.float16, np.int32, np.int16
-NAME = {np.dtype(t): n for t, n in
-        [(F32, "f32"), (F16, "f16"), (I32, "i32"), (I16, "i16"), (np.int8, "i8"), (np.uint8, "u8"), (np.int64, "i64"), (np.uint16, "u16"), (np.uint32, "u32")]}
+NAME = {
+    np.dtype(t): n
+    for t, n in [
+        (F32, "f32"),
+        (F16, "f16"),
+        (I32, "i32"),
+        (I16, "i16"),
+        (np.int8, "i8"),
+        (np.uint8, "u8"),
+        (np.int64, "i64"),
+        (np.uint16, "u16"),
+        (np.uint32, "u32"),
+    ]
+}
 
 
 def sim(tlc, tmp_path, text, out="C", **arrays):
@@ -23,7 +35,10 @@ def sim(tlc, tmp_path, text, out="C", **arrays):
 
 def kernel(params, allocs, body, cores="vector"):
     lines = "\n".join(body)
-    return f'kernel @k({", ".join(params)}) grid(%bx: 1) lowered("910B2", {cores}) {{\n{allocs}\n{cores} {{\n{lines}\n}}\n}}\n'
+    return (
+        f'kernel @k({", ".join(params)}) grid(%bx: 1) lowered("910B2", {cores}) {{\n{allocs}\n{cores}'
+        f" {{\n{lines}\n}}\n}}\n"
+    )
 
 
 def vector(tlc, tmp_path, op, out_type, out_shape, *inputs):
@@ -92,8 +107,15 @@ def ulps(got, want, dtype):
     return np.max(np.abs(got[ok].astype(np.float64) - want[ok]) / np.spacing(np.abs(rounded[ok])).astype(np.float64))
 
 
-UNARY = {"exp": np.exp, "ln": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x, "abs": np.abs,
-         "relu": lambda x: np.maximum(x, 0)}
+UNARY = {
+    "exp": np.exp,
+    "ln": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "abs": np.abs,
+    "relu": lambda x: np.maximum(x, 0),
+}
 
 
 @pytest.mark.parametrize("dtype", [F32, F16], ids=lambda t: t.__name__)
@@ -110,7 +132,10 @@ def test_unary(tlc, tmp_path, op, dtype):
 def test_fused_ops(tlc, tmp_path):
     a, b = numbers(F16, seed=5)[8:], numbers(F16, seed=6)[8:]
     wide = a.astype(F32) * b.astype(F32)
-    same(vector(tlc, tmp_path, "fill 1.5 -> %r\nbarrier v\nmul_add %a, %b -> %r", F16, a.shape, a, b), (F32(1.5) + wide).astype(F16))
+    same(
+        vector(tlc, tmp_path, "fill 1.5 -> %r\nbarrier v\nmul_add %a, %b -> %r", F16, a.shape, a, b),
+        (F32(1.5) + wide).astype(F16),
+    )
     want = (F32(1.5) + a.astype(F32) * F32(F16(0.3))).astype(F16)
     same(vector(tlc, tmp_path, "fill 1.5 -> %r\nbarrier v\naxpy %a, 0.3 -> %r", F16, a.shape, a), want)
     same(vector(tlc, tmp_path, "leaky_relu %a, 0.5 -> %r", F16, a.shape, a), np.where(a >= 0, a, a * F16(0.5)))
@@ -127,14 +152,25 @@ def test_bits_and_shifts(tlc, tmp_path):
         same(vector(tlc, tmp_path, "shr %a, 3 -> %r", dtype, x.shape, x), x >> dtype(3))
 
 
-ROUND = {"rint": np.rint, "none": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5)}
+ROUND = {
+    "rint": np.rint,
+    "none": np.rint,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
+}
 
 
 @pytest.mark.parametrize("mode", ROUND)
 def test_float_to_int(tlc, tmp_path, mode):
     a = np.concatenate([np.arange(-8, 8, 0.5), numbers(F32, 500, 10, -3e9, 3e9)]).astype(F32)
     with np.errstate(all="ignore"):
-        want = np.nan_to_num(np.clip(ROUND[mode](a.astype(np.float64)), -(2.0**31), 2.0**31 - 1), nan=0).astype(np.int64).astype(I32)
+        want = (
+            np.nan_to_num(np.clip(ROUND[mode](a.astype(np.float64)), -(2.0**31), 2.0**31 - 1), nan=0)
+            .astype(np.int64)
+            .astype(I32)
+        )
     same(vector(tlc, tmp_path, f"cast %a -> %r mode({mode})", I32, a.shape, a), want)
 
 
@@ -158,7 +194,17 @@ def test_casts(tlc, tmp_path):
     same(vector(tlc, tmp_path, "cast %a -> %r mode(none)", F16, b.shape, b), b.astype(F16))
 
 
-@pytest.mark.parametrize("mode,fn", [("eq", np.equal), ("ne", np.not_equal), ("gt", np.greater), ("ge", np.greater_equal), ("lt", np.less), ("le", np.less_equal)])
+@pytest.mark.parametrize(
+    "mode,fn",
+    [
+        ("eq", np.equal),
+        ("ne", np.not_equal),
+        ("gt", np.greater),
+        ("ge", np.greater_equal),
+        ("lt", np.less),
+        ("le", np.less_equal),
+    ],
+)
 @pytest.mark.parametrize("dtype", [F32, F16], ids=lambda t: t.__name__)
 def test_compare_and_select(tlc, tmp_path, dtype, mode, fn):
     a, b = numbers(dtype, 1024, 14), numbers(dtype, 1024, 15)
@@ -174,14 +220,20 @@ def test_select_repeats_the_mask(tlc, tmp_path):
     a, mask = numbers(F32, 256, 16)[8:].copy(), np.arange(8, dtype=np.uint8) * 37
     a = np.resize(a, 256)
     bits = np.tile(np.unpackbits(mask, bitorder="little"), 4).astype(bool)
-    same(vector(tlc, tmp_path, "select %b, %a, 0.0 -> %r maskrep", F32, a.shape, a, np.resize(mask, 32)), np.where(bits, a, F32(0)))
+    same(
+        vector(tlc, tmp_path, "select %b, %a, 0.0 -> %r maskrep", F32, a.shape, a, np.resize(mask, 32)),
+        np.where(bits, a, F32(0)),
+    )
 
 
 def tree(x, dtype):
     """Neighbours are added, each sum rounded to dtype; an f16 sum does not pass 65504."""
     x = list(x)
     while len(x) > 1:
-        x = [np.clip(dtype(x[i] + x[i + 1]), np.finfo(dtype).min, np.finfo(dtype).max) if i + 1 < len(x) else x[i] for i in range(0, len(x), 2)]
+        x = [
+            np.clip(dtype(x[i] + x[i + 1]), np.finfo(dtype).min, np.finfo(dtype).max) if i + 1 < len(x) else x[i]
+            for i in range(0, len(x), 2)
+        ]
     return x[0]
 
 
@@ -202,8 +254,17 @@ def test_rows_blocks_and_broadcast(tlc, tmp_path):
     same(spread, np.repeat(col[:, None], 8, 1))
     same(vector(tlc, tmp_path, "sub %a, %b -> %r", F32, a.shape, a, spread), a - col[:, None])
     same(vector(tlc, tmp_path, "mul %a, %b -> %r", F32, a.shape, a, row.reshape(1, 64)), a * row)
-    same(vector(tlc, tmp_path, "fill 0.0 -> %r\nbarrier v\nadd %a[4 +: 8, 8 +: 20], %a[0 +: 8, 32 +: 20] -> %r[2 +: 8, 16 +: 20]", F32, a.shape, a)[2:10, 16:36],
-         a[4:12, 8:28] + a[0:8, 32:52])
+    same(
+        vector(
+            tlc,
+            tmp_path,
+            "fill 0.0 -> %r\nbarrier v\nadd %a[4 +: 8, 8 +: 20], %a[0 +: 8, 32 +: 20] -> %r[2 +: 8, 16 +: 20]",
+            F32,
+            a.shape,
+            a,
+        )[2:10, 16:36],
+        a[4:12, 8:28] + a[0:8, 32:52],
+    )
 
 
 def test_fill_arange_move(tlc, tmp_path):
@@ -215,16 +276,26 @@ def test_fill_arange_move(tlc, tmp_path):
 
 def test_dma_strides_and_atomic(tlc, tmp_path):
     a = np.resize(numbers(F32, 500, 22)[8:], (3, 10, 20)).copy()
-    text = kernel(["%A: gm f32[3, 10, 20]", "%C: gm f32[3, 10, 20]"], "alloc %u: ub f32[3, 5, 8] at 0",
-                  ["for %i in 0..3 {", "gm_to_ub %A[%i +: 1, 2 +: 5, 7 +: 8] -> %u[%i +: 1, 0 +: 5, 0 +: 8]", "}", "barrier all", "for %j in 0..3 {",
-                   "ub_to_gm %u[%j +: 1, 0 +: 5, 0 +: 8] -> %C[%j +: 1, 4 +: 5, 1 +: 8] atomic", "}"])
+    text = kernel(
+        ["%A: gm f32[3, 10, 20]", "%C: gm f32[3, 10, 20]"],
+        "alloc %u: ub f32[3, 5, 8] at 0",
+        [
+            "for %i in 0..3 {",
+            "gm_to_ub %A[%i +: 1, 2 +: 5, 7 +: 8] -> %u[%i +: 1, 0 +: 5, 0 +: 8]",
+            "}",
+            "barrier all",
+            "for %j in 0..3 {",
+            "ub_to_gm %u[%j +: 1, 0 +: 5, 0 +: 8] -> %C[%j +: 1, 4 +: 5, 1 +: 8] atomic",
+            "}",
+        ],
+    )
     c = np.ones((3, 10, 20), F32)
     want = c.copy()
     want[:, 4:9, 1:9] += a[:, 2:7, 7:15]
     same(sim(tlc, tmp_path, text, A=a, C=c), want)
 
 
-# ---- the cube ------------------------------------------------------------------------------------------------------------
+# ---- the cube ------------------------------------------------------------------------------------------------
 
 
 def accumulate(a, b, start=None):
@@ -240,15 +311,29 @@ def cube(tlc, tmp_path, a, b, dtype, acc, out, m, n, k, trans_a=False, trans_b=F
     c0 = 32 // np.dtype(a.dtype).itemsize
     side = max(16, c0)
     am, ak, bn = pad(m, side), pad(k, side), pad(n, side)
-    ashape, bshape = ((ak, am), (k, m)) if trans_a else ((am, ak), (m, k)), ((bn, ak), (n, k)) if trans_b else ((ak, bn), (k, n))
+    ashape, bshape = ((ak, am), (k, m)) if trans_a else ((am, ak), (m, k)), (
+        ((bn, ak), (n, k)) if trans_b else ((ak, bn), (k, n))
+    )
     box = lambda s: f"[0 +: {s[0]}, 0 +: {s[1]}]"
     size = np.dtype(a.dtype).itemsize
-    allocs = [f"alloc %a: l1 {dtype}[{ashape[0][0]}, {ashape[0][1]}] nz at 0", f"alloc %b: l1 {dtype}[{bshape[0][0]}, {bshape[0][1]}] nz at {am * ak * size}",
-              f"alloc %a0: l0a {dtype}[{am}, {ak}] zz at 0", f"alloc %b0: l0b {dtype}[{ak}, {bn}] zn at 0", f"alloc %c: l0c {acc}[{am}, {bn}] nz at 0"]
-    body = [f"gm_to_l1 %A -> %a{box(ashape[1])}", f"gm_to_l1 %B -> %b{box(bshape[1])}", "barrier all",
-            f"l1_to_l0a %a{box(ashape[1])} -> %a0{box((m, k))}{' trans' if trans_a else ''}",
-            f"l1_to_l0b %b{box(bshape[1])} -> %b0{box((k, n))}{' trans' if trans_b else ''}", "barrier all",
-            f"mmad %a0{box((m, k))}, %b0{box((k, n))} -> %c{box((m, n))} init(true)", "barrier all", f"l0c_to_gm %c{box((m, n))} -> %C{' relu' if relu else ''}"]
+    allocs = [
+        f"alloc %a: l1 {dtype}[{ashape[0][0]}, {ashape[0][1]}] nz at 0",
+        f"alloc %b: l1 {dtype}[{bshape[0][0]}, {bshape[0][1]}] nz at {am * ak * size}",
+        f"alloc %a0: l0a {dtype}[{am}, {ak}] zz at 0",
+        f"alloc %b0: l0b {dtype}[{ak}, {bn}] zn at 0",
+        f"alloc %c: l0c {acc}[{am}, {bn}] nz at 0",
+    ]
+    body = [
+        f"gm_to_l1 %A -> %a{box(ashape[1])}",
+        f"gm_to_l1 %B -> %b{box(bshape[1])}",
+        "barrier all",
+        f"l1_to_l0a %a{box(ashape[1])} -> %a0{box((m, k))}{' trans' if trans_a else ''}",
+        f"l1_to_l0b %b{box(bshape[1])} -> %b0{box((k, n))}{' trans' if trans_b else ''}",
+        "barrier all",
+        f"mmad %a0{box((m, k))}, %b0{box((k, n))} -> %c{box((m, n))} init(true)",
+        "barrier all",
+        f"l0c_to_gm %c{box((m, n))} -> %C{' relu' if relu else ''}",
+    ]
     shape = lambda x: ", ".join(map(str, x.shape))
     params = [f"%A: gm {dtype}[{shape(a)}]", f"%B: gm {dtype}[{shape(b)}]", f"%C: gm {out}[{m}, {n}] out"]
     return sim(tlc, tmp_path, kernel(params, "\n".join(allocs), body, "cube"), A=a, B=b)
@@ -259,7 +344,20 @@ def cube(tlc, tmp_path, a, b, dtype, acc, out, m, n, k, trans_a=False, trans_b=F
 def test_product_f16(tlc, tmp_path, m, n, k, trans_a, trans_b):
     r = np.random.default_rng(m * n)
     a, b = r.standard_normal((m, k)).astype(F16), r.standard_normal((k, n)).astype(F16)
-    got = cube(tlc, tmp_path, a.T.copy() if trans_a else a, b.T.copy() if trans_b else b, "f16", "f32", "f32", m, n, k, trans_a, trans_b)
+    got = cube(
+        tlc,
+        tmp_path,
+        a.T.copy() if trans_a else a,
+        b.T.copy() if trans_b else b,
+        "f16",
+        "f32",
+        "f32",
+        m,
+        n,
+        k,
+        trans_a,
+        trans_b,
+    )
     same(got, accumulate(a, b))
 
 
@@ -273,7 +371,9 @@ def test_product_f32(tlc, tmp_path):
 def test_product_i8(tlc, tmp_path):
     r = np.random.default_rng(6)
     a, b = r.integers(-128, 128, (40, 70), np.int8), r.integers(-128, 128, (70, 36), np.int8)
-    same(cube(tlc, tmp_path, a, b.T.copy(), "i8", "i32", "i32", 40, 36, 70, trans_b=True), a.astype(I32) @ b.astype(I32))
+    same(
+        cube(tlc, tmp_path, a, b.T.copy(), "i8", "i32", "i32", 40, 36, 70, trans_b=True), a.astype(I32) @ b.astype(I32)
+    )
 
 
 def test_product_converts_and_clips(tlc, tmp_path):

@@ -1,7 +1,8 @@
 """@tilelang.autotune: tries the configurations of a kernel and keeps the best.
 
 A configuration that does not compile, faults or gives other numbers than the reference is left out, and why is kept:
-`kernel.get_tuner_result()["tried"]`. What is compared is the time of the chip where a run reports it (`last_run["cycles"]`),
+`kernel.get_tuner_result()["tried"]`. What is compared is the time of the chip where a run reports it
+(`last_run["cycles"]`),
 else the host's time for simulating one call; "by" says which.
 """
 
@@ -118,9 +119,11 @@ class Reference:
 
 
 def autotune(func=None, *, configs, warmup=25, rep=100, timeout=100, supply_type=TensorSupplyType.Auto, ref_prog=None,
-             supply_prog=None, rtol=1e-2, atol=1e-2, max_mismatched_ratio=0.01, skip_check=False, manual_check_prog=None,
+             supply_prog=None, rtol=1e-2, atol=1e-2, max_mismatched_ratio=0.01, skip_check=False,
+             manual_check_prog=None,
              cache_input_tensors=True, **ignored):  # fmt: skip
-    """Decorator above @tilelang.jit. `configs`: a list of {argument: value}, or a function of (args, kwargs) that gives one."""
+    """Decorator above @tilelang.jit. `configs`: a list of {argument: value}, or a function of
+    (args, kwargs) that gives one."""
     options = dict(
         supply_type=supply_type, ref_prog=ref_prog, supply_prog=supply_prog, rtol=rtol, atol=atol,
         max_mismatched_ratio=max_mismatched_ratio, skip_check=skip_check, manual_check_prog=manual_check_prog,

@@ -2,7 +2,8 @@
 
 A hint has `block` (rows and columns of the tile of the result) and `rstep` (how much of K is in L1 at once). Candidates
 are those that fit L1 (two tiles of each operand) and L0C; they are ordered by an estimate: the bytes that all blocks
-read, over the bandwidth the cores share, or the products over the cores' throughput, whichever takes longer, for as many
+read, over the bandwidth the cores share, or the products over the cores' throughput, whichever takes longer,
+for as many
 rounds of blocks as the cores need.
 """
 
@@ -24,7 +25,18 @@ class Hint:
 class MatmulTemplate:
     """C[M, N] = A[M, K] B[K, N]."""
 
-    def __init__(self, M, N, K, in_dtype="float16", accum_dtype="float32", out_dtype="float16", trans_A=False, trans_B=False, **ignored):
+    def __init__(
+        self,
+        M,
+        N,
+        K,
+        in_dtype="float16",
+        accum_dtype="float32",
+        out_dtype="float16",
+        trans_A=False,
+        trans_B=False,
+        **ignored,
+    ):
         self.M, self.N, self.K = M, N, K
         self.in_dtype = DType(in_dtype)
         self.arch = None

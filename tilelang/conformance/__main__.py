@@ -18,7 +18,9 @@ def arguments():
     p = argparse.ArgumentParser(prog="python -m tilelang.conformance", description=find.__doc__.splitlines()[0])
     p.add_argument("folder", help="a folder of programs, or one file")
     p.add_argument("--out", default="conformance", help="where the report goes (default: %(default)s)")
-    p.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="programs at once (default: %(default)s)")
+    p.add_argument(
+        "--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="programs at once (default: %(default)s)"
+    )
     p.add_argument("--timeout", type=float, default=300, help="seconds for one program (default: %(default)s)")
     p.add_argument("--only", action="append", default=[], help="a pattern of paths to run; may be repeated")
     p.add_argument("--without", action="append", default=[], help="a pattern of paths to leave out; may be repeated")
@@ -37,7 +39,10 @@ class Host:
 
     def start(self):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tilelang.conformance.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tilelang.conformance.host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         ready = self.process.stdout.readline()
         found = json.loads(ready) if ready else {"ready": False, "reason": "the host process ended"}
@@ -148,7 +153,12 @@ class Quiet:
 
     def result(self, r):
         self.done += 1
-        print(f"[{self.done}/{self.n}] {r['status']:14} {r['seconds']:7.1f} s  {report.name(r)}  {r.get('reason') or ''}"[:220], flush=True)
+        print(
+            f"[{self.done}/{self.n}] {r['status']:14} {r['seconds']:7.1f} s  {report.name(r)}  {r.get('reason') or ''}"[
+                :220
+            ],
+            flush=True,
+        )
 
 
 class Shown:
@@ -158,7 +168,11 @@ class Shown:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self.progress = Progress(
-            BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[counts]}"), TextColumn("{task.fields[last]}")
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[counts]}"),
+            TextColumn("{task.fields[last]}"),
         )
         self.task = self.progress.add_task("", total=n, counts="", last="")
         self.n, self.counts = n, {}
@@ -179,7 +193,9 @@ class Shown:
         counts = " ".join(f"{self.counts[s]} {s}" for s in STATUSES if s in self.counts)
         self.progress.update(self.task, advance=1, counts=counts, last=report.name(r)[-60:])
         if r["status"] not in ("pass", "skipped"):
-            self.progress.console.print(f"{r['status']:14} {report.name(r)}: {r.get('reason', '')}", markup=False, highlight=False)
+            self.progress.console.print(
+                f"{r['status']:14} {report.name(r)}: {r.get('reason', '')}", markup=False, highlight=False
+            )
 
 
 def work(run, todo, shown, errors):
@@ -214,7 +230,11 @@ def collected(run, host, program, todo, shown):
     found = host.run(run.job(program, "collect"))
     if not found.get("cases"):
         status, reason = found.get("status") or ("error", "no cases collected"), found.get("reason", "")
-        r = {"status": status[0], "reason": status[1]} if isinstance(status, list) else {"status": status, "reason": reason}
+        r = (
+            {"status": status[0], "reason": status[1]}
+            if isinstance(status, list)
+            else {"status": status, "reason": reason}
+        )
         r.update(file=program.path, case=None, order=0, seconds=found.get("seconds", 0))
         run.keep(r)
         shown.result(r)
@@ -243,7 +263,10 @@ def main():
     errors, n = [], todo.qsize()
     display = Shown if sys.stdout.isatty() else Quiet
     with display(n) as shown:
-        threads = [threading.Thread(target=work, args=(run, todo, shown, errors), daemon=True) for _ in range(max(args.jobs, 1))]
+        threads = [
+            threading.Thread(target=work, args=(run, todo, shown, errors), daemon=True)
+            for _ in range(max(args.jobs, 1))
+        ]
         for t in threads:
             t.start()
         try:
@@ -256,7 +279,10 @@ def main():
     run.compact()
     wanted = [r for r in run.results.values() if r["file"] in names]
     s = report.write(wanted, run.folder, str(run.out))
-    print(f"files {s['files'].get('pass', 0)} of {s['n_files']} pass, cases {s['cases'].get('pass', 0)} of {s['n_cases']} pass")
+    print(
+        f"files {s['files'].get('pass', 0)} of {s['n_files']} pass, cases {s['cases'].get('pass', 0)} of {s['n_cases']}"
+        " pass"
+    )
     print(f"report: {os.path.join(args.out, 'report.html')} (.txt, .json)")
     if errors:
         sys.exit(errors[0])

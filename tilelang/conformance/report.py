@@ -27,7 +27,9 @@ def file_statuses(results):
     out = {}
     for name, statuses in by_file.items():
         bad = [s for s in statuses if s not in ("pass", "skipped")]
-        out[name] = collections.Counter(bad).most_common(1)[0][0] if bad else ("pass" if "pass" in statuses else "skipped")
+        out[name] = (
+            collections.Counter(bad).most_common(1)[0][0] if bad else ("pass" if "pass" in statuses else "skipped")
+        )
     return out
 
 
@@ -61,10 +63,15 @@ def text(results, folder):
     out = [
         f"tilelang conformance: {folder}",
         "",
-        f"files {s['files'].get('pass', 0)} of {s['n_files']} pass: " + ", ".join(f"{n} {k}" for k, n in s["files"].items()),
-        f"cases {s['cases'].get('pass', 0)} of {s['n_cases']} pass: " + ", ".join(f"{n} {k}" for k, n in s["cases"].items()),
-        f"simulator {sum(r.get('run_seconds', 0) for r in results):.1f} s, compiler "
-        f"{sum(r.get('compile_seconds', 0) for r in results):.1f} s, all {sum(r.get('seconds', 0) for r in results):.1f} s",
+        f"files {s['files'].get('pass', 0)} of {s['n_files']} pass: "
+        + ", ".join(f"{n} {k}" for k, n in s["files"].items()),
+        f"cases {s['cases'].get('pass', 0)} of {s['n_cases']} pass: "
+        + ", ".join(f"{n} {k}" for k, n in s["cases"].items()),
+        (
+            f"simulator {sum(r.get('run_seconds', 0) for r in results):.1f} s, compiler"
+            f" {sum(r.get('compile_seconds', 0) for r in results):.1f} s, all"
+            f" {sum(r.get('seconds', 0) for r in results):.1f} s"
+        ),
         "",
         "what blocks most files",
     ]
@@ -75,7 +82,9 @@ def text(results, folder):
         out.append(f"  {r.get('run_seconds', 0):8.1f} s  {name(r)}")
     out += ["", f"{'file':{width}}  {'status':14} {'sim s':>7} {'all s':>7}  case · reason"]
     for r in results:
-        note = " · ".join(x for x in (r.get("case") or "", r.get("finding") and f"finding: {r['finding']}", r.get("reason")) if x)
+        note = " · ".join(
+            x for x in (r.get("case") or "", r.get("finding") and f"finding: {r['finding']}", r.get("reason")) if x
+        )
         out.append(
             f"{r['file']:{width}}  {r['status']:14} {r.get('run_seconds', 0):7.2f} {r.get('seconds', 0):7.2f}  {note}"
         )
@@ -91,8 +100,10 @@ body{font:14px/1.45 system-ui,sans-serif;margin:2em auto;max-width:1400px;paddin
 h1{font-size:1.4em}table{border-collapse:collapse;width:100%;margin:1em 0}th,td{text-align:left;padding:.25em .6em;
 border-bottom:1px solid #e3e6ea;vertical-align:top}th{position:sticky;top:0;background:#fff;cursor:pointer}
 td.n{text-align:right;font-variant-numeric:tabular-nums}.s{font-weight:600;white-space:nowrap}.pass{color:#1a7f37}
-.wrong,.fault,.crash{color:#b3261e}.compile,.error{color:#9a5b00}.unsupported,.missing{color:#6639ba}.time-out{color:#0a5a8a}
-.skipped{color:#6e7781}.bar{display:flex;height:14px;border-radius:4px;overflow:hidden;margin:.6em 0}.bar div{height:100%}
+.wrong,.fault,.crash{color:#b3261e}.compile,.error{color:#9a5b00}.unsupported,.missing{color:#6639ba}
+.time-out{color:#0a5a8a}
+.skipped{color:#6e7781}.bar{display:flex;height:14px;border-radius:4px;overflow:hidden;margin:.6em 0}
+.bar div{height:100%}
 input{font:inherit;padding:.3em .6em;width:30em;max-width:100%}code{font-size:12.5px;word-break:break-word}
 @media(prefers-color-scheme:dark){body,th{background:#0d1117;color:#e6edf3}th,td{border-color:#30363d}}
 """
@@ -101,12 +112,14 @@ _SCRIPT = """
 const q=document.getElementById('q'),rows=[...document.querySelectorAll('#all tbody tr')];
 q.oninput=()=>{const w=q.value.toLowerCase();rows.forEach(r=>r.hidden=!r.textContent.toLowerCase().includes(w))};
 document.querySelectorAll('th').forEach(h=>h.onclick=()=>{const t=h.closest('table'),b=t.tBodies[0],i=h.cellIndex,
-d=h.dataset.d=h.dataset.d=='1'?'-1':'1';[...b.rows].sort((x,y)=>{const a=x.cells[i].textContent,c=y.cells[i].textContent,
+d=h.dataset.d=h.dataset.d=='1'?'-1':'1';[...b.rows].sort((x,y)=>
+{const a=x.cells[i].textContent,c=y.cells[i].textContent,
 n=parseFloat(a)-parseFloat(c);return d*(isNaN(n)?a.localeCompare(c):n)}).forEach(r=>b.append(r))});
 """
 
 _COLOURS = {
-    "pass": "#2da44e", "fault": "#cf222e", "wrong numbers": "#e5534b", "compile error": "#d4a72c", "unsupported": "#8250df",
+    "pass": "#2da44e", "fault": "#cf222e", "wrong numbers": "#e5534b", "compile error": "#d4a72c",
+    "unsupported": "#8250df",
     "time-out": "#218bff", "missing module": "#a475f9", "error": "#bf8700", "crash": "#82071e", "skipped": "#8c959f",
 }  # fmt: skip
 
@@ -120,7 +133,9 @@ def page(results, folder):
             f'<div style="width:{100 * n / max(total, 1):.2f}%;background:{_COLOURS[k]}" title="{n} {k}"></div>'
             for k, n in counts.items()
         )
-        return f'<div class="bar">{parts}</div>' + ", ".join(f'<span class="s {cls[k]}">{n} {k}</span>' for k, n in counts.items())
+        return f'<div class="bar">{parts}</div>' + ", ".join(
+            f'<span class="s {cls[k]}">{n} {k}</span>' for k, n in counts.items()
+        )
 
     blocked = "".join(
         f'<tr><td class="n">{files}</td><td class="n">{cases}</td><td class="s {cls[status]}">{status}</td>'
@@ -128,7 +143,8 @@ def page(results, folder):
         for status, reason, files, cases, r in causes(results)
     )
     rows = "".join(
-        f'<tr><td>{e(r["file"])}</td><td><code>{e(r.get("case") or "")}</code></td><td class="s {cls[r["status"]]}">{r["status"]}'
+        f'<tr><td>{e(r["file"])}</td><td><code>{e(r.get("case") or "")}</code></td><td class="s'
+        f' {cls[r["status"]]}">{r["status"]}'
         f'{" (finding)" if r.get("finding") else ""}</td><td class="n">{r.get("run_seconds", 0):.2f}</td>'
         f'<td class="n">{r.get("seconds", 0):.2f}</td><td class="n">{r.get("megabytes", 0):.0f}</td>'
         f"<td><code>{e(r.get('finding') or r.get('reason') or '')}</code></td></tr>"
@@ -138,8 +154,10 @@ def page(results, folder):
 <h1>Conformance: {e(str(folder))}</h1>
 <p>{s["files"].get("pass", 0)} of {s["n_files"]} files pass</p>{bar(s["files"], s["n_files"])}
 <p>{s["cases"].get("pass", 0)} of {s["n_cases"]} cases pass</p>{bar(s["cases"], s["n_cases"])}
-<h2>What blocks most files</h2><table><thead><tr><th>files<th>cases<th>status<th>reason<th>example</thead><tbody>{blocked}</tbody></table>
-<h2>Everything</h2><p><input id="q" placeholder="filter"></p><table id="all"><thead><tr><th>file<th>case<th>status<th>simulator s
+<h2>What blocks most files</h2><table><thead><tr><th>files<th>cases<th>status<th>reason<th>example</thead><tbody>
+{blocked}</tbody></table>
+<h2>Everything</h2><p><input id="q" placeholder="filter"></p><table id="all"><thead><tr><th>file<th>case<th>status<th>
+simulator s
 <th>all s<th>MB<th>reason</thead><tbody>{rows}</tbody></table><script>{_SCRIPT}</script></html>
 """
 
@@ -149,7 +167,11 @@ def write(results, folder, out):
     results = sorted(results, key=lambda r: (r["file"], r.get("order", 0)))
     os.makedirs(out, exist_ok=True)
     data = {"folder": str(folder), "summary": summary(results), "results": results}
-    for ending, content in (("txt", text(results, folder)), ("json", json.dumps(data, indent=1)), ("html", page(results, folder))):
+    for ending, content in (
+        ("txt", text(results, folder)),
+        ("json", json.dumps(data, indent=1)),
+        ("html", page(results, folder)),
+    ):
         path = os.path.join(out, "report." + ending)
         with open(path + ".part", "w", encoding="utf-8") as f:
             f.write(content)

@@ -1,8 +1,10 @@
 """torch without a card: the word "npu" as a device, on host memory.
 
-`npu` stands for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules, generators,
+`npu` stands for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules,
+generators,
 loading. Going to the card and coming back are copies, as they are with a card: a kernel that writes in place does not
-change the tensor that was sent. Half precision matrix products are computed in float32 and rounded once, as the cube does;
+change the tensor that was sent. Half precision matrix products are computed in float32 and rounded once,
+as the cube does;
 on the host they would take minutes otherwise. A source that overlaps its destination is copied first.
 """
 
@@ -141,10 +143,12 @@ def _loads(old):
     return load
 
 
-# ---- what the host's half precision lacks -------------------------------------------------------------------------------
+# ---- what the host's half precision lacks --------------------------------------------------------------------
 
 _PRODUCTS = {
-    "": "matmul mm bmm mv dot inner outer addmm addmv addbmm baddbmm einsum tensordot chain_matmul conv1d conv2d conv3d",
+    "": (
+        "matmul mm bmm mv dot inner outer addmm addmv addbmm baddbmm einsum tensordot chain_matmul conv1d conv2d conv3d"
+    ),
     "Tensor": "matmul __matmul__ __rmatmul__ mm bmm mv dot inner outer addmm addmv addbmm baddbmm",
     "functional": "linear conv1d conv2d conv3d scaled_dot_product_attention",
 }

@@ -22,7 +22,10 @@ class Properties:
         self.major, self.minor = 0, 0
 
     def __repr__(self):
-        return f"_NPUDeviceProperties(name='{self.name}', cube_core_num={self.cube_core_num}, vector_core_num={self.vector_core_num})"
+        return (
+            f"_NPUDeviceProperties(name='{self.name}', cube_core_num={self.cube_core_num},"
+            f" vector_core_num={self.vector_core_num})"
+        )
 
 
 class Event:

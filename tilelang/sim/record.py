@@ -1,4 +1,5 @@
-"""What happened in a process: seconds in the compiler and in the simulator, kernels, and failures that a program swallowed.
+"""What happened in a process: seconds in the compiler and in the simulator, kernels,
+and failures that a program swallowed.
 
 `python -m tilelang.sim --record FILE` and the conformance report read it.
 """
@@ -7,7 +8,8 @@ import json
 import time
 
 _EMPTY = {
-    "compile_seconds": 0.0, "run_seconds": 0.0, "kernels": 0, "calls": 0, "instructions": 0, "mismatches": [], "faults": [],
+    "compile_seconds": 0.0, "run_seconds": 0.0, "kernels": 0, "calls": 0, "instructions": 0, "mismatches": [],
+    "faults": [],
     "errors": [],
 }  # fmt: skip
 seen = {k: list(v) if isinstance(v, list) else v for k, v in _EMPTY.items()}

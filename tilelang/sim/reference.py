@@ -21,7 +21,7 @@ def _float(x):
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
-# ---- activations --------------------------------------------------------------------------------------------------------
+# ---- activations ---------------------------------------------------------------------------------------------
 
 
 @operator
@@ -67,7 +67,7 @@ def npu_fast_gelu(self):
     return (x / (1 + torch.exp(-1.702 * x.abs())) * torch.exp(0.851 * (x - x.abs()))).to(self.dtype)
 
 
-# ---- norms, positions, softmax --------------------------------------------------------------------------------------------
+# ---- norms, positions, softmax -------------------------------------------------------------------------------
 
 
 @operator
@@ -123,14 +123,21 @@ def npu_cross_entropy_loss(input, target, weight=None, reduction="mean", ignore_
     x = _float(input)
     log_prob = torch.log_softmax(x, -1)
     loss = torch.nn.functional.cross_entropy(
-        x, target.long(), None if weight is None else _float(weight), None, ignore_index, None, reduction, label_smoothing
+        x,
+        target.long(),
+        None if weight is None else _float(weight),
+        None,
+        ignore_index,
+        None,
+        reduction,
+        label_smoothing,
     )
     lse = torch.logsumexp(x, -1)
     zloss = lse.square() * lse_square_scale_for_zloss if return_zloss else torch.zeros(())
     return loss.to(input.dtype), log_prob.to(input.dtype), zloss, lse if return_zloss else torch.zeros(())
 
 
-# ---- experts ------------------------------------------------------------------------------------------------------------
+# ---- experts -------------------------------------------------------------------------------------------------
 
 
 @operator
@@ -167,7 +174,7 @@ def npu_moe_token_unpermute(permuted_tokens, sorted_indices, probs=None, padded_
     return rows.to(x.dtype)
 
 
-# ---- attention ------------------------------------------------------------------------------------------------------------
+# ---- attention -----------------------------------------------------------------------------------------------
 
 
 def _window(torch, sparse_mode, sq, sk, pre, following):
@@ -207,9 +214,11 @@ def _from_bnsd(x, layout):
 
 
 @operator
-def npu_fusion_attention(query, key, value, head_num, input_layout, pse=None, padding_mask=None, atten_mask=None, scale=1.0,
+def npu_fusion_attention(query, key, value, head_num, input_layout, pse=None, padding_mask=None, atten_mask=None,
+scale=1.0,
                          keep_prob=1.0, pre_tockens=2147483647, next_tockens=2147483647, inner_precise=0, prefix=None,
-                         actual_seq_qlen=None, actual_seq_kvlen=None, sparse_mode=0, gen_mask_parallel=True, sync=False):  # fmt: skip
+                         actual_seq_qlen=None, actual_seq_kvlen=None, sparse_mode=0, gen_mask_parallel=True,
+                         sync=False):  # fmt: skip
     """(attention, row maxima, row sums, -, seed, offset, -)."""
     import torch
 
@@ -220,7 +229,9 @@ def npu_fusion_attention(query, key, value, head_num, input_layout, pse=None, pa
         size = query.shape[-1] // head_num
         kv_heads = key.shape[-1] // size
     q = _float(_to_bnsd(query, input_layout, head_num))
-    k, v = (_float(_to_bnsd(t, input_layout, kv_heads)).repeat_interleave(head_num // kv_heads, 1) for t in (key, value))
+    k, v = (
+        _float(_to_bnsd(t, input_layout, kv_heads)).repeat_interleave(head_num // kv_heads, 1) for t in (key, value)
+    )
     s = q @ k.transpose(-1, -2) * scale
     if pse is not None:
         s = s + _float(pse)
@@ -245,8 +256,10 @@ def _pages(cache, table, length):
 
 @operator
 def npu_sparse_flash_attention(query, key, value, sparse_indices, scale_value, sparse_block_size=1, block_table=None,
-                               actual_seq_lengths_query=None, actual_seq_lengths_kv=None, query_rope=None, key_rope=None,
-                               layout_query="BSND", layout_kv="BSND", sparse_mode=3, attention_mode=2, **kwargs):  # fmt: skip
+                               actual_seq_lengths_query=None, actual_seq_lengths_kv=None, query_rope=None,
+                               key_rope=None,
+                               layout_query="BSND", layout_kv="BSND", sparse_mode=3, attention_mode=2,
+                               **kwargs):  # fmt: skip
     """Attention over the keys that sparse_indices names; one key head. (out, row maxima, row sums)."""
     import torch
 
@@ -279,7 +292,7 @@ def npu_sparse_flash_attention(query, key, value, sparse_indices, scale_value, s
     return out.to(query.dtype), None, None
 
 
-# ---- the two ways to reach them ---------------------------------------------------------------------------------------------
+# ---- the two ways to reach them ------------------------------------------------------------------------------
 
 
 def _missing(name):
