@@ -3,6 +3,7 @@
 Python keeps the parameter list and the IR text; everything else is asked of the C core (`_core.Program`).
 """
 
+import copy
 import json
 import math
 import os
@@ -43,6 +44,10 @@ def _indices(what, idx, params):
             raise ArgumentError(f"{what}={idx!r}: parameter {i}, '{params[i].name}', is a scalar, not a tensor")
         out.append(i)
     return out
+
+
+def _constant(shape):
+    return all(isinstance(s, int) for s in shape)
 
 
 class Param:
@@ -100,7 +105,8 @@ class Kernel:
         self._sources = {}
         self._program = None
         self._kept = None
-        if not self._empty():
+        self._variants = {}
+        if not self._empty() and not self._awaits_shapes():
             self._program = self._compile(keep_text=False)
 
     # ---- parameters ---------------------------------------------------------------------------------------------
@@ -134,6 +140,41 @@ class Kernel:
             return True
         shapes = [self.params[i].shape for i in self.written]
         return bool(shapes) and all(any(isinstance(s, int) and s == 0 for s in shape) for shape in shapes)
+
+    # ---- tensors of other shapes ---------------------------------------------------------------------------------
+
+    def _awaits_shapes(self):
+        """Loose, and a parameter is declared larger than any tensor: it is compiled for the shapes of a call."""
+        return self.loose and any(math.prod(p.shape) >= 1 << 31 for p in self.params if _constant(p.shape))
+
+    def _read_as(self, i, want, have):
+        """The shape to read tensor `i` in: the declared one, or that with one dimension shortened; None: neither fits."""
+        n = math.prod(have)
+        if math.prod(want) <= n:
+            return want
+        if _constant(self.params[i].shape):
+            for d in range(len(want)):
+                others = math.prod(want[:d] + want[d + 1 :])
+                if others and n % others == 0 and n // others < want[d]:
+                    return want[:d] + (n // others,) + want[d + 1 :]
+        return None
+
+    def _variant(self, shapes):
+        """This kernel with other shapes of parameters: {number: shape}."""
+        key = tuple(sorted(shapes.items()))
+        if key not in self._variants:
+            made = self._variants[key] = copy.copy(self)
+            before = {i: self.traced.params[i].shape for i in shapes}
+            try:
+                for i, shape in shapes.items():
+                    self.traced.params[i].shape = shape
+                made.text = self.traced.text(self.out_idx, self.workspace_idx)
+                made._plan()
+            finally:
+                for i, shape in before.items():
+                    self.traced.params[i].shape = shape
+            made._program = made._compile(keep_text=False)
+        return self._variants[key]
 
     # ---- the core -----------------------------------------------------------------------------------------------
 
@@ -268,8 +309,9 @@ class Kernel:
         return got
 
     def _bind_sizes(self, views):
-        """Symbolic sizes from the tensors that have them as a dimension; every other size is checked."""
-        env, source = {}, {}
+        """(symbolic sizes from the tensors that have them as a dimension, shapes that differ from those declared); every
+        other size is checked."""
+        env, source, other = {}, {}, {}
         for i, v in views.items():
             shape = self.params[i].shape
             for d, (want, have) in enumerate(zip(shape, v.shape if len(v.shape) == len(shape) else ())):
@@ -283,9 +325,13 @@ class Kernel:
             want = tuple(evaluate(s, env) for s in self.params[i].shape)
             if want == tuple(v.shape):
                 continue
-            if self.loose and math.prod(want) <= math.prod(v.shape):
-                warn(f"{self._who(i)} has shape {tuple(v.shape)} and is read as {want}", 1022)
-                v.shape = want
+            read = self._read_as(i, want, tuple(v.shape)) if self.loose else None
+            if read is not None:
+                if read != tuple(v.shape):
+                    warn(f"{self._who(i)} has shape {tuple(v.shape)} and is read as {read}", 1022)
+                if read != want:
+                    other[i] = read
+                v.shape = read
                 continue
             if len(want) != len(v.shape):
                 raise ArgumentError(
@@ -302,7 +348,7 @@ class Kernel:
                 f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: "
                 f"dimension {d} is {v.shape[d]}, not {want[d]}{why}"
             )
-        return env
+        return env, other
 
     def _scalar(self, i, value):
         dtype = self.params[i].dtype
@@ -340,7 +386,7 @@ class Kernel:
             check(v, self._who(i), p.dtype, None if self.loose else len(p.shape))
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
-        env = self._bind_sizes(views)
+        env, other = self._bind_sizes(views)
         kind = next((v.kind for v in views.values()), self.home)
         results = {}
         for i in [*self.out_idx, *self.workspace_idx]:
@@ -351,7 +397,9 @@ class Kernel:
                 )
                 views[i] = view(made, self._who(i))
                 results[i] = made
-        self._run(env, views, scalars)
+        runs = self._variant(other) if other else self
+        runs._run(env, views, scalars)
+        self.last_run = runs.last_run
         outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
         return None if not outs else outs[0] if len(outs) == 1 else outs
 

@@ -90,11 +90,11 @@ static bool row_reduce(IrKernel *k, const IrStmt *s, IrVec *v) {
     in.ext[in.n] = ir_i32(k, 1);
     in.stride[in.n++] = 1;
   }
-  int split = in.n; /* dims [split, n) are the columns */
-  IrExpr *cols = ir_i32(k, 1), *outer = ir_count(k, &s->args[0].region);
+  int split = in.n - 1; /* dims [split, n) are the columns */
+  IrExpr *cols = in.ext[split], *outer = ir_i32(k, 1);
+  for (int d = 0; d < split; d++) outer = ir_binary(k, EX_MUL, outer, in.ext[d]);
   while (split > 0 && !same(k, outer, rows)) {
-    if (split < in.n && !(ir_is_const(in.ext[split]) && in.stride[split - 1] == in.stride[split] * in.ext[split]->i))
-      return false;
+    if (!ir_is_const(in.ext[split]) || in.stride[split - 1] != in.stride[split] * in.ext[split]->i) return false;
     cols = ir_binary(k, EX_MUL, in.ext[--split], cols);
     outer = ir_i32(k, 1);
     for (int d = 0; d < split; d++) outer = ir_binary(k, EX_MUL, outer, in.ext[d]);

@@ -51,6 +51,7 @@ bool lg_same(Lg *g, IrExpr *a, IrExpr *b);                   /* provably equal *
 int64_t lg_bound(Lg *g, IrExpr *ext, int64_t cap);
 bool lg_nest(Lg *g, const IrRegion *r, Nest *n, Opd *o);     /* the nest that r itself is */
 bool lg_fit(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, int hint, Opd *o); /* r over dst's nest */
+bool lg_fit_block(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, Opd *o); /* [M, C0] for [M, N] */
 Opd lg_scalar(IrExpr *e);
 Opd lg_temp(Lg *g, const Nest *n, DType t);
 Opd lg_temp1(Lg *g, DType t, int64_t count, Nest *n);        /* one run of its own */

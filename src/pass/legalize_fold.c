@@ -7,7 +7,7 @@ static IrStmt *stmt(Lg *g, StmtOp op, int n, const IrArg *arg) { return ir_new_o
 
 /* Scratch of the region's shape, so that its dimensions keep their numbers. */
 static IrRegion like(Lg *g, const IrRegion *r) {
-  int64_t shape[IR_MAX_RANK];
+  int64_t shape[IR_MAX_RANK] = {1};
   int rank = r->buf->rank;
   for (int d = 0; d < rank; d++) shape[d] = lg_bound(g, r->ext[d], r->buf->shape[d]->i);
   if (rank > 1) shape[rank - 1] = round_up(shape[rank - 1], dtype_c0(r->buf->type));

@@ -652,6 +652,19 @@ Opd lg_ordered(Lg *g, const Nest *n, Opd o, int from) {
   return copied_in(g, n, o, false);
 }
 
+bool lg_fit_block(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, Opd *o) {
+  int last = r->buf->rank - 1, c0 = dtype_c0(r->buf->type);
+  IrRegion column = *r;
+  if (last < 1 || !ir_is_int(r->ext[last], c0)) return false;
+  column.ext[last] = ir_i32(g->k, 1);
+  if (!lg_fit(g, n, dst, &column, -1, o) || o->dim[n->n - 1] != REPEATS) return false;
+  if (!ir_is_const(n->ext[n->n - 1]) || !start_aligned(g, o)) return true; /* the first of each block will do */
+  if (!arch_has_dtype(g->p->arch, RULE_ARITH, r->buf->type)) return true;
+  o->r = *r;
+  o->block = true;
+  return true;
+}
+
 /* Full operands are dense: write out what repeats, and the whole step is flat. */
 static bool flatten(Lg *g, Nest *n, Opd *arg, int n_arg) {
   bool some = false;
@@ -679,7 +692,7 @@ static void fix_inputs(Lg *g, Nest *n, Opd *arg, int n_arg, const bool *is_bad_a
   for (int i = 0; i < n_arg; i++) {
     Opd own;
     int8_t back[IR_MAX_RANK];
-    bool column = repeats_in_columns(n, &arg[i]);
+    bool column = repeats_in_columns(n, &arg[i]) && !arg[i].block;
     Nest m = column ? lg_own(n, &arg[i], &own, back) : *n;
     bool off = runs ? !arg[i].scalar && !start_aligned(g, &arg[i]) : is_bad_at[i];
     if (!off && !(column && !lg_is_dense(g, &m, &own))) continue;

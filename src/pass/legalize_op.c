@@ -474,7 +474,8 @@ static bool operands(Lg *g, Nest *n, Opd *arg) {
   if (hint >= 2) hint -= dst->buf->rank - 2;
   for (int i = 0; i < last; i++) {
     if (s->args[i].kind == ARG_SCALAR) arg[i] = lg_scalar(lg_hoist(g, s->args[i].scalar));
-    else if (!lg_fit(g, n, dst, &s->args[i].region, hint, &arg[i])) {
+    else if (!lg_fit(g, n, dst, &s->args[i].region, hint, &arg[i]) &&
+             !(s->op >= OP_ADD && s->op <= OP_MIN && lg_fit_block(g, n, dst, &s->args[i].region, &arg[i]))) {
       lg_shape_error(g, &s->args[i].region, dst);
       return false;
     }
@@ -513,7 +514,8 @@ static void fill(Lg *g, Nest *n, Opd scalar, Opd dst) {
     lg_by_element(g, n, OP_FILL, (Opd[]){lg_scalar(e), dst}, 2);
     return;
   }
-  if (via == t) {
+  bool placed = lg_is_dense(g, n, &dst) || lg_is_ordered(g, n, &dst, n->n - 1);
+  if (via == t || !placed) { /* out of place: single elements need no other dtype */
     lg_copy(g, n, lg_scalar(e), dst);
     return;
   }

@@ -124,14 +124,25 @@ def test_the_word_npu_everywhere(npu):
     assert isinstance(g, torch.Generator)
     with torch.device("npu"):
         assert torch.ones(1).item() == 1
+    torch.set_default_device(None)
 
 
 def test_going_there_and_back_copies(npu):
     x = torch.zeros(4)
-    for y in (x.npu(), x.to("npu"), x.to(torch.device("npu")), x.cpu(), x.to("cpu")):
+    for y in (x.npu(), x.to("npu"), x.to(device="npu")):
         y += 1
         assert x.sum() == 0
-    assert x.to(torch.float32) is x
+    assert x.to(torch.float32) is x and x.cpu() is x and x.to("cpu") is x
+    there = torch.zeros(4, device="npu")
+    for y in (there.cpu(), there.to("cpu"), there.npu()):
+        y += 1
+        assert there.sum() == 0
+    assert there.to("npu") is there and there.to(torch.device("npu")) is there
+    assert there.cpu().to("npu") is not there
+    torch.set_default_device("npu")
+    made = torch.zeros(4)
+    assert made.to("npu") is made and made.cpu() is not made
+    torch.set_default_device(None)
     z = torch.zeros(2, 1).expand(2, 3)
     assert z.npu().is_contiguous() and z.to("npu").is_contiguous()
     w = torch.ones(2, requires_grad=True)

@@ -3,7 +3,8 @@
 `npu` stands for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules,
 generators,
 loading. Going to the card and coming back are copies, as they are with a card: a kernel that writes in place does not
-change the tensor that was sent. Half precision matrix products are computed in float32 and rounded once,
+change the tensor that was sent. What is on the card already stays where it is under `.to("npu")`: tensors are taken to be
+there unless a factory function made them for the host, which leaves a mark on them, or `.cpu()` did. Half precision matrix products are computed in float32 and rounded once,
 as the cube does;
 on the host they would take minutes otherwise. A source that overlaps its destination is copied first.
 """
@@ -33,6 +34,28 @@ def _takes_device(fn):
         if "device" in kwargs:
             kwargs["device"] = host(kwargs["device"])
         return fn(*args, **kwargs)
+
+    return call
+
+
+class Default:
+    """Which device tensors are made on when a program does not say."""
+
+    npu = False
+
+
+def _makes(fn, default, Tensor):
+    """A factory function: what it makes for the host is marked."""
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        device = kwargs.get("device")
+        if device is not None:
+            kwargs["device"] = host(device)
+        out = fn(*args, **kwargs)
+        if isinstance(out, Tensor) and (device == "cpu" if device is not None else not default.npu):
+            out.tl_host = True
+        return out
 
     return call
 
@@ -85,18 +108,37 @@ def patch_devices(p, torch):
         """A copy on the card, contiguous."""
         return there(self)
 
+    def on_host(self):
+        return getattr(self, "tl_host", False)
+
     @functools.wraps(real_to)
     def to(self, *args, **kwargs):
-        named = [a for a in (*args[:1], kwargs.get("device")) if is_npu(a) or a == "cpu" or isinstance(a, torch.device)]
+        names = [a for a in (*args[:1], kwargs.get("device")) if isinstance(a, str)]
         if "device" in kwargs:
             kwargs["device"] = host(kwargs["device"])
         out = real_to(self, *_positional(args), **kwargs)
-        return there(out) if out is self and named else out
+        if out is self and names and is_npu(names[0]):
+            return there(out) if on_host(self) else out.contiguous()
+        if names and names[0] == "cpu":
+            out = out.clone() if out is self and not on_host(self) else out
+            out.tl_host = True
+        return out
 
     @functools.wraps(real_cpu)
     def cpu(self, *args, **kwargs):
         out = real_cpu(self, *args, **kwargs)
-        return out.clone() if out is self else out
+        out = out.clone() if out is self and not on_host(self) else out
+        out.tl_host = True
+        return out
+
+    default = Default()
+
+    def set_default(old):
+        def set_default_device(device):
+            default.npu = is_npu(device)
+            old(None if default.npu else device)
+
+        return set_default_device
 
     p.set(Tensor, "npu", npu)
     p.set(Tensor, "is_npu", property(lambda self: False))
@@ -109,8 +151,8 @@ def patch_devices(p, torch):
         if name == "Generator":
             p.set(torch, name, _make_generator(torch.Generator))
         else:
-            p.wrap(torch, name, _takes_device)
-    p.wrap(torch, "set_default_device", lambda old: lambda device: old(None if is_npu(device) else device))
+            p.wrap(torch, name, functools.partial(_makes, default=default, Tensor=Tensor))
+    p.wrap(torch, "set_default_device", set_default)
     p.wrap(torch, "load", _loads)
     module_to = Module.to
     p.set(Module, "npu", lambda self, device=None: self)
