@@ -56,6 +56,19 @@ kernel @axpy(%X: gm f32[64, 256], %Y: gm f32[64, 256], %Z: gm f32[64, 256] out) 
     copy %y -> %Z[%bx * 32 + %k * 4 +: 4, 0 +: 256]
   }
 }""",
+    # the later loop meets the earlier one only after many iterations
+    "late": """
+kernel @late(%A: gm f32[32, 64], %C: gm f32[64, 64] out) grid(%bx: 1) {
+  alloc %a: ub f32[64, 64]
+  copy %A -> %a[0 +: 32, 0 +: 64]
+  for %i in 0..32 {
+    fill 1.0 -> %a[32 + %i +: 1, 0 +: 64]
+  }
+  for %j in 0..64 {
+    add %a[%j +: 1, 0 +: 64], 1.0 -> %a[%j +: 1, 0 +: 64]
+  }
+  copy %a -> %C
+}""",
     "softmax": """
 kernel @softmax(%X: gm f32[64, 128], %Y: gm f32[64, 128] out) grid(%bx: 4) {
   alloc %x: ub f32[16, 128]

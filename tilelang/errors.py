@@ -30,6 +30,7 @@ CODES = {
     1021: ("note", "hint ignored on this chip"),
     1022: ("warning", "tensor read in another shape"),
     1023: ("warning", "name shadowed inside a run-time loop"),
+    1024: ("warning", "count larger than the tile"),
     1030: ("error", "wrong argument of a kernel call"),
     1031: ("error", "device is not available"),
 }

@@ -352,8 +352,10 @@ static void running(Lg *g) {
     lg_refuse(g, "names an axis that the tile does not have", "dim(0) to dim(rank - 1)");
     return;
   }
-  n.flat = false;
-  Opd acc = lg_temp(g, &n, w); /* rows padded: each starts on 32 bytes */
+  IrExpr *width = n.ext[n.n - 1];
+  bool whole = ir_is_const(width) && width->i % dtype_c0(w) == 0; /* rows of w start on 32 bytes as they stand */
+  n.flat = whole && lg_is_dense(g, &n, &in) && lg_is_dense(g, &n, &out);
+  Opd acc = lg_temp(g, &n, w); /* else its rows are padded */
   if (opd_type(&in) == w) lg_copy(g, &n, in, acc);
   else lg_cast(g, &n, lg_ordered(g, &n, in, n.n - 1), acc, CAST_RINT);
   if (d >= 0 && count_max(&n) > 1) scan(g, &n, d, op, acc, reverse);

@@ -434,8 +434,9 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
     for (int i = 0; i < n_in; i++)
       if (arg[i].scalar) arg[i].scalar = lg_hoist(g, arg[i].scalar);
     lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst->r.buf->name, lg_shape(g, &dst->r)),
-                   arena_printf(g->a, "the vector unit does not compute %s", dtype_info[c].name),
-                   "use i32, i16, f16 or f32 tiles");
+                   op == OP_POW ? "the vector unit has no power of integers"
+                                : arena_printf(g->a, "the vector unit does not compute %s", dtype_info[c].name),
+                   op == OP_POW ? "use f32 tiles" : "use i32, i16, f16 or f32 tiles");
     lg_by_element(g, n, op, arg, n_in + 1);
     return;
   }

@@ -277,6 +277,7 @@ static void deliver(Lg *g, Nest rest, Kind kind, DType w, Opd value, Opd dst, bo
     DType m = lg_common(w, t);
     if (dtype_is_float(w) && !dtype_is_float(t)) m = t == DT_I16 && kind.fold != OP_ADD ? DT_I16 : DT_I32;
     if (m == DT_I8 || m == DT_U8) m = DT_I16;
+    if (m == DT_BF16) m = DT_F32;
     Opd old = lg_as(g, &rest, dst, m), now = lg_as(g, &rest, value, m);
     total = m == t ? dst : lg_temp(g, &rest, m);
     lg_binary(g, &rest, kind.fold, m, old, now, total);

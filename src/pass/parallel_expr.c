@@ -188,6 +188,8 @@ static StmtOp vector_op(ExprOp op) {
   case EX_SQRT: return OP_SQRT;
   case EX_RSQRT: return OP_RSQRT;
   case EX_TANH: return OP_TANH;
+  case EX_SIN: return OP_SIN;
+  case EX_COS: return OP_COS;
   case EX_ABS: return OP_ABS;
   case EX_NOT: return OP_NOT;
   default: return OP_COUNT;
@@ -212,15 +214,18 @@ static Val eval_arith(Par *v, IrExpr *e, const IrRegion *dst) {
   return emit_binary(v, vector_op(e->op), a, b, e->type, dst);
 }
 
-/* pow with a constant exponent: a whole one by squaring, a half one with a square root, else exp(y * ln x). */
+/* A whole exponent by squaring, a half one with a square root, else the op for any. */
 static Val eval_pow(Par *v, IrExpr *e, const IrRegion *dst) {
   IrExpr *x = e->arg[0], *y = e->arg[1];
   double p = y->op == EX_FLOAT ? y->f : y->op == EX_INT ? (double)y->i : NAN;
   IrKernel *k = v->k;
   if (p == 0.5) return par_eval(v, ir_unary(k, EX_SQRT, x), dst);
   if (p == -0.5) return par_eval(v, ir_unary(k, EX_RSQRT, x), dst);
-  if (p != floor(p) || fabs(p) > 64)
-    return par_eval(v, ir_unary(k, EX_EXP, ir_binary(k, EX_MUL, ir_unary(k, EX_LOG, x), y)), dst);
+  if (p != floor(p) || fabs(p) > 64) { /* not a number: an exponent of each element */
+    Val a = par_eval(v, x, NULL), b = par_eval(v, y, NULL);
+    if (a.scalar) a = par_filled(v, a.scalar, e->type, b.span);
+    return emit_binary(v, OP_POW, a, b, e->type, dst);
+  }
   int n = (int)fabs(p);
   if (n == 0) return scalar_val(ir_int(k, e->type, 1)); /* eval makes a tile of it */
   Val base = par_eval(v, x, NULL), acc = {0};
@@ -437,13 +442,8 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
     return arena_printf(a, "the vector unit does not compute in %s", dtype_info[e->type].name);
   bool is_int = !dtype_is_float(e->type);
   switch (e->op) {
-  case EX_SIN:
-  case EX_COS: return arena_printf(a, "%s has no vector instruction", e->op == EX_SIN ? "sin" : "cos");
   case EX_POW:
-    if (is_int && (e->arg[1]->op != EX_INT || e->arg[1]->i < 0)) return "an integer power needs a constant exponent";
-    return e->arg[1]->op == EX_INT || e->arg[1]->op == EX_FLOAT
-               ? NULL
-               : "pow with an exponent that is no constant has no vector form";
+    return is_int && (e->arg[1]->op != EX_INT || e->arg[1]->i < 0) ? "an integer power needs a constant exponent" : NULL;
   case EX_SHL:
   case EX_SHR: return par_axes_of(v, e->arg[1]) ? "a shift needs a count that is the same for all elements" : NULL;
   case EX_FDIV:

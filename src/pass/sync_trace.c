@@ -16,7 +16,7 @@ typedef struct {
   int depth;
   IrStmt *loop[MAX_NEST];
   int32_t iter[MAX_NEST];
-  int32_t n_unroll[MAX_NEST];
+  int64_t rest[MAX_NEST]; /* iterations after this one that the trace leaves out; -1: not known how many */
 } Walk;
 
 /* ---- expressions at one iteration ------------------------------------------------------------------------------ */
@@ -46,15 +46,18 @@ static bool find_modulus_stmt(IrStmt *s, void *user) {
   return true;
 }
 
-static int32_t unroll_of(Walk *w, IrStmt *loop) {
+static int32_t unroll_of(Walk *w, IrStmt *loop, int64_t *rest) {
   int64_t n = 3;
+  *rest = -1;
   if (loop->op == ST_FOR) {
     Modulus m = {loop->loop.var, 1};
     ir_walk(&loop->body, find_modulus_stmt, &m);
     n = min_i64(max_i64(3, m.modulus + 1), MAX_UNROLL);
     int64_t diff;
-    if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff))
+    if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff)) {
       n = max_i64(0, min_i64(n, diff));
+      *rest = max_i64(diff - n, 0);
+    }
   }
   return (int32_t)n;
 }
@@ -91,6 +94,25 @@ static void whole_buffer(const IrBuf *b, Access *a) {
   a->count = 1;
 }
 
+/* How far an offset moves over the iterations that the trace leaves out. The step of PERIOD iterations is linear, whatever
+ * moduli of versions stand in the expression. */
+enum { PERIOD = 12, FAR = INT32_MAX };
+static int64_t drift(Walk *w, IrExpr *off) {
+  int64_t sum = 0;
+  for (int i = 0; i < w->depth; i++) {
+    if (!w->rest[i]) continue;
+    int64_t step;
+    IrExpr *here = at_iteration(w, off);
+    w->iter[i] += PERIOD;
+    IrExpr *there = at_iteration(w, off);
+    w->iter[i] -= PERIOD;
+    if (!ir_const_diff(w->k, there, here, &step)) continue; /* symbolic: compared as unknown anyway */
+    if (step && w->rest[i] < 0) return step > 0 ? FAR : -(int64_t)FAR;
+    sum += step * w->rest[i] / PERIOD;
+  }
+  return sum;
+}
+
 static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
   const IrBuf *b = r->buf;
   int64_t off[IR_MAX_RANK], ext[IR_MAX_RANK], size = dtype_size(b->type);
@@ -100,6 +122,11 @@ static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
     if (!known(at_iteration(w, r->ext[d]), &ext[d])) {
       IrRange range = ir_range(w->k, at_iteration(w, r->ext[d])); /* a tail: as much as it can be */
       ext[d] = min_i64(range.hi, b->shape[d]->i - off[d]);
+    }
+    int64_t move = drift(w, r->off[d]), first = off[d], last = off[d] + ext[d];
+    if (move) {
+      off[d] = max_i64(min_i64(first, first + move), 0);
+      ext[d] = min_i64(max_i64(last, last + move), b->shape[d]->i) - off[d];
     }
     if (ext[d] <= 0 || off[d] < 0 || off[d] + ext[d] > b->shape[d]->i) return;
   }
@@ -144,8 +171,11 @@ static void add_access(Walk *w, Entry *e, const IrRegion *r, bool write) {
     return;
   }
   for (int d = 0; d < r->buf->rank; d++) {
+    int64_t move = drift(w, r->off[d]);
     a->off[d] = at_iteration(w, r->off[d]);
     a->ext[d] = at_iteration(w, r->ext[d]);
+    if (move < 0) a->off[d] = ir_binary(w->k, EX_ADD, ir_cast(w->k, DT_I64, a->off[d]), ir_int(w->k, DT_I64, move));
+    if (move) a->ext[d] = ir_int(w->k, DT_I64, FAR);
   }
 }
 
@@ -250,7 +280,8 @@ static void walk_loop(Walk *w, IrStmt *s) {
     w->t->too_long = true;
     return;
   }
-  int32_t n = unroll_of(w, s);
+  int64_t rest;
+  int32_t n = unroll_of(w, s, &rest);
   bool maybe_none =
       s->op != ST_FOR || !ir_prove_le(w->k, ir_binary(w->k, EX_ADD, s->loop.lo, ir_i32(w->k, 1)), s->loop.hi);
   push(w, EV_LOOP_BEGIN, s, 0, 0);
@@ -258,6 +289,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
   w->depth++;
   for (int32_t i = 0; i < n && !w->t->too_long; i++) {
     w->iter[w->depth - 1] = i;
+    w->rest[w->depth - 1] = i == n - 1 ? rest : 0;
     push(w, EV_ITER, s, 0, i);
     walk_block(w, &s->body);
   }

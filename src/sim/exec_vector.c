@@ -36,7 +36,7 @@ static bool aligned(Core *c, const Entry *e, int a) {
 /* Do the rows of a and b share bytes without being the same rows? */
 static bool rows_overlap(const Core *c, const Entry *e, int a, int64_t alen, int b, int64_t blen) {
   int64_t as = start_of(c, e, a), bs = start_of(c, e, b), ap = e->pitch[a], bp = e->pitch[b], rows = e->rows;
-  if (as == bs && ap == bp && alen == blen) return false;
+  if (as == bs && (rows == 1 || ap == bp) && alen == blen) return false;
   if (as + (rows - 1) * ap + alen <= bs || bs + (rows - 1) * bp + blen <= as) return false;
   for (int64_t r = 0; r < rows; r++) {
     int64_t at = as + r * ap, k = bp ? (at - bs) / bp : 0;

@@ -20,7 +20,8 @@ INTS = ("i8", "u8", "i16", "i32")
 TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 3e-6}
 BINARY = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "div": np.divide}
 REDUCE = {"reduce_sum": (np.sum, np.add), "reduce_max": (np.max, np.maximum), "reduce_min": (np.min, np.minimum)}
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+           "ge": np.greater_equal}
 
 
 def tile(t, shape, kind="any"):
@@ -58,7 +59,8 @@ def run(tlc, tmp_path):
             if n == out:
                 params.append(f"%O: gm {kind} out")
         body = [*loads, statement, f"copy %{out} -> %O"]
-        text = f"tl 1\nkernel @t({', '.join(params)}) grid(%bx: 1) {{\n" + "\n".join(allocs) + "\nvector {\n" + "\n".join(body) + "\n}\n}\n"
+        head = f"kernel @t({', '.join(params)}) grid(%bx: 1) {{"
+        text = "\n".join(["tl 1", head, *allocs, "vector {", *body, "}", "}", ""])
         (tmp_path / "t.tl").write_text(text)
         status, _, err = tlc("sim", tmp_path / "t.tl", *args, "--out", f"O={tmp_path / 'O.npy'}")
         assert status == 0, f"{text}\n{err}"
@@ -193,7 +195,8 @@ def test_masks(run, t):
     for n, (mode, f) in itertools.product((1, 33, 256), COMPARE.items()):
         a, b = tile(t, (n,), "small"), tile(t, (n,), "other")
         b[::2] = a[::2]
-        got = run(f"compare %a, %b -> %m cmp({mode})", "m", a=(t, a), b=(t, b), m=("u8", np.zeros(-(-n // 8), np.uint8)))
+        m = ("u8", np.zeros(-(-n // 8), np.uint8))
+        got = run(f"compare %a, %b -> %m cmp({mode})", "m", a=(t, a), b=(t, b), m=m)
         same(np.unpackbits(got, bitorder="little")[:n], f(a, b), "u8")
         if mode == "eq":
             m = np.packbits(np.arange(n) % 3 == 0, bitorder="little")

@@ -437,7 +437,8 @@ def bilinear_interpolation(
     c0 = _c0(d.dtype)
     if blk != 1:
         fail(1002, f"{what} with dst_blk_stride {blk} is not supported")
-    acc, t, spread = (scratch(8 * c0, d.dtype, what) for _ in range(3))
+    acc, t = (scratch(8 * c0, d.dtype, what) for _ in range(2))
+    spread = scratch(8 * c0, d.dtype, what) if by_block else None
     for r in range(v):
         put(what, "fill", [wrap(0, d.dtype)], acc)
         for i in range(h):

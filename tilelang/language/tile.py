@@ -4,9 +4,9 @@
 that every op named here exists. Functions of the dialect that have no op yet are in `_NOT_YET`: an error by name.
 """
 
-from ..errors import UnknownNameError, fail, nearest
+from ..errors import UnknownNameError, fail, nearest, warn
 from ..frontend.builder import current
-from ..frontend.expr import Buffer, Region, describe, same_size, shape_text, show, value_of, wrap
+from ..frontend.expr import Buffer, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
 from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element  # noqa: F401 - part of T.tile
 from .ops import region_of, scaled_cast
 
@@ -116,21 +116,20 @@ for _name, (_op, _kinds) in _TABLE.items():
 
 
 def _first(r, count, what):
-    """The first `count` elements of a tile, as whole rows."""
-    n = value_of(count)
-    total = _count(r.ext)
-    if n is None and len(r.ext) == 1:
-        return Region(r.buf, r.off, [count])
-    if n is None or total is None or n == total:
-        return r
-    if n > total:
-        fail(1012, f"{what} of {show(count)} elements; {describe(r)} has {total}")
-    rows = total // (r.ext[-1] or 1)
-    if rows == 1:
-        return Region(r.buf, r.off, list(r.ext[:-1]) + [n])
-    if len(long_dims(r.ext)) <= 2 and n % r.ext[-1] == 0:
-        return Region(r.buf, r.off, list(r.ext[:-2]) + [n // r.ext[-1], r.ext[-1]])
-    fail(1012, f"{what} of {n} elements of {describe(r)}, which is not a number of whole rows", fix="slice the tile")
+    """The first `count` elements of a tile: whole rows where that is what they are, else a run."""
+    n, total = value_of(count), _count(r.ext)
+    if isinstance(n, int) and isinstance(total, int):
+        if n > total:
+            warn(f"{what} of {n} elements: {describe(r)} has {total}, which are taken", 1024)
+        if n >= total:
+            return r
+        rows = total // (r.ext[-1] or 1)
+        if rows == 1:
+            return Region(r.buf, r.off, list(r.ext[:-1]) + [n])
+        if len(long_dims(r.ext)) <= 2 and n % r.ext[-1] == 0:
+            return Region(r.buf, r.off, list(r.ext[:-2]) + [n // r.ext[-1], r.ext[-1]])
+    run = _moved.flat(r, what)
+    return Region(run.buf, run.off, [as_index(count)])
 
 
 _MODES = {"CAST_NONE", "CAST_RINT", "CAST_FLOOR", "CAST_CEIL", "CAST_ROUND", "CAST_TRUNC", "CAST_ODD"}
