@@ -87,16 +87,23 @@ static void power(Lg *g, const Nest *n, Opd a, Opd b, Opd dst) {
   lg_emit3(g, n, OP_MUL, l, part, dst);
 }
 
-/* A power that is known: products, a root. false: it is none of them. */
+/* A power that is known: products, a root, exp(p ln a). false: it is none of them. */
 static bool known_power(Lg *g, const Nest *n, Opd a, Opd b, Opd dst) {
   const IrExpr *e = b.scalar;
-  double p = !e ? 0 : e->op == EX_FLOAT ? e->f : e->op == EX_INT ? (double)e->i : NAN;
-  if (!e || isnan(p)) return false;
+  double p = !e ? NAN : e->op == EX_FLOAT ? e->f : e->op == EX_INT ? (double)e->i : NAN;
+  if (isnan(p)) return false;
   if (p == 0.5) {
     lg_emit2(g, n, OP_SQRT, a, dst);
     return true;
   }
-  if (p != floor(p) || p < 1 || p > 16) return false;
+  if (p != floor(p)) { /* a negative base has no such power: its logarithm is NaN already */
+    Opd l = lg_temp(g, n, DT_F32);
+    lg_emit2(g, n, OP_LN, a, l);
+    scaled(g, n, OP_MUL, l, p, l);
+    lg_emit2(g, n, OP_EXP, l, dst);
+    return true;
+  }
+  if (p < 1 || p > 16) return false;
   Opd acc = lg_temp(g, n, DT_F32);
   lg_emit2(g, n, OP_MOVE, a, acc);
   int bits = (int)p, top = 31 - __builtin_clz((unsigned)bits);

@@ -221,7 +221,7 @@ static Val eval_pow(Par *v, IrExpr *e, const IrRegion *dst) {
   IrKernel *k = v->k;
   if (p == 0.5) return par_eval(v, ir_unary(k, EX_SQRT, x), dst);
   if (p == -0.5) return par_eval(v, ir_unary(k, EX_RSQRT, x), dst);
-  if (p != floor(p) || fabs(p) > 64) { /* not a number: an exponent of each element */
+  if (isnan(p) || fabs(p) > 64 || p != floor(p)) { /* NaN: an exponent of each element */
     Val a = par_eval(v, x, NULL), b = par_eval(v, y, NULL);
     if (a.scalar) a = par_filled(v, a.scalar, e->type, b.span);
     return emit_binary(v, OP_POW, a, b, e->type, dst);
