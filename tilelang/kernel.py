@@ -148,7 +148,8 @@ class Kernel:
         return self.loose and any(math.prod(p.shape) >= 1 << 31 for p in self.params if _constant(p.shape))
 
     def _read_as(self, i, want, have):
-        """The shape to read tensor `i` in: the declared one, or that with one dimension shortened; None: neither fits."""
+        """The shape to read tensor `i` in: the declared one,
+        or that with one dimension shortened; None: neither fits."""
         n = math.prod(have)
         if math.prod(want) <= n:
             return want
@@ -309,7 +310,8 @@ class Kernel:
         return got
 
     def _bind_sizes(self, views):
-        """(symbolic sizes from the tensors that have them as a dimension, shapes that differ from those declared); every
+        """(symbolic sizes from the tensors that have them as a dimension,
+        shapes that differ from those declared); every
         other size is checked."""
         env, source, other = {}, {}, {}
         for i, v in views.items():

@@ -70,6 +70,19 @@ static bool is_whole(const IrRegion *r) {
   return true;
 }
 
+/* The step of a product that begins with `init`: the loop over k as a whole overwrites the accumulator. */
+static const IrStmt *product_of(const IrStmt *s) {
+  const IrExpr *init = s->op == OP_MMAD ? ir_attr(s, ATTR_INIT) : NULL;
+  if (!init) return NULL;
+  if (ir_is_int(init, 1)) return s;
+  const IrStmt *loop = s->block->parent;
+  bool first = loop && loop->op == ST_FOR && init->op == EX_EQ && init->arg[0]->op == EX_VAR &&
+               init->arg[0]->var == loop->loop.var && ir_expr_equal(init->arg[1], loop->loop.lo);
+  bool runs = first && loop->loop.lo->op == EX_INT && loop->loop.hi->op == EX_INT && loop->loop.lo->i < loop->
+  loop.hi->i;
+  return runs ? loop : NULL;
+}
+
 static bool probe_first(IrStmt *s, void *user) {
   Ctx *c = user;
   ir_stmt_exprs(s, probe_expr, c);
@@ -82,6 +95,11 @@ static bool probe_first(IrStmt *s, void *user) {
     if (i >= n_in && !writes) reads = true;
   }
   if (s->op == ST_STORE && ir_root(s->store.buf) == c->probe) reads = true;
+  const IrStmt *product = reads ? product_of(s) : NULL;
+  if (product && s->args[2].region.buf == c->probe && is_whole(&s->args[2].region)) {
+    if (!c->state) c->state = product->block == c->top ? 1 : 2;
+    return false;
+  }
   if (!c->state && (reads || writes)) c->state = !reads && s->block == c->top ? 1 : 2;
   return c->state == 0;
 }

@@ -443,7 +443,8 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
   bool is_int = !dtype_is_float(e->type);
   switch (e->op) {
   case EX_POW:
-    return is_int && (e->arg[1]->op != EX_INT || e->arg[1]->i < 0) ? "an integer power needs a constant exponent" : NULL;
+    return is_int && (e->arg[1]->op != EX_INT || e->arg[1]->
+    i < 0) ? "an integer power needs a constant exponent" : NULL;
   case EX_SHL:
   case EX_SHR: return par_axes_of(v, e->arg[1]) ? "a shift needs a count that is the same for all elements" : NULL;
   case EX_FDIV:

@@ -94,7 +94,8 @@ static void whole_buffer(const IrBuf *b, Access *a) {
   a->count = 1;
 }
 
-/* How far an offset moves over the iterations that the trace leaves out. The step of PERIOD iterations is linear, whatever
+/* How far an offset moves over the iterations that the trace leaves out.
+The step of PERIOD iterations is linear, whatever
  * moduli of versions stand in the expression. */
 enum { PERIOD = 12, FAR = INT32_MAX };
 static int64_t drift(Walk *w, IrExpr *off) {

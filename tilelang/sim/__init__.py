@@ -35,6 +35,7 @@ def install():
     try:
         device.patch_devices(p, torch)
         device.patch_half(p, torch)
+        device.patch_functions(p, torch)
         device.patch_overlap(p, torch)
         device.patch_targets(p, torch)
         module = npu.make_module(torch)

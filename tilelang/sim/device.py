@@ -3,10 +3,13 @@
 `npu` stands for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules,
 generators,
 loading. Going to the card and coming back are copies, as they are with a card: a kernel that writes in place does not
-change the tensor that was sent. What is on the card already stays where it is under `.to("npu")`: tensors are taken to be
-there unless a factory function made them for the host, which leaves a mark on them, or `.cpu()` did. Half precision matrix products are computed in float32 and rounded once,
+change the tensor that was sent. What is on the card already stays where it is under `.to("npu")`: tensors are taken
+to be
+there unless a factory function made them for the host, which leaves a mark on them, or `.cpu()` did.
+Half precision matrix products are computed in float32 and rounded once,
 as the cube does;
-on the host they would take minutes otherwise. A source that overlaps its destination is copied first.
+on the host they would take minutes otherwise. Functions such as exp are rounded once.
+A source that overlaps its destination is copied first.
 """
 
 import functools
@@ -228,6 +231,29 @@ def patch_half(p, torch):
     for where, owner in (("", torch), ("Tensor", torch.Tensor), ("functional", functional)):
         for name in _PRODUCTS[where].split():
             p.wrap(owner, name, functools.partial(_in_float, torch))
+
+
+_ROUNDED = "exp log log2 sin cos tanh sigmoid rsqrt erf"
+
+
+def patch_functions(p, torch):
+    """Functions of float32 tensors, rounded once: the host's fast versions are off by a unit here and there,
+    which shows
+    where a program compares half precision results for equality."""
+    float32, Tensor = torch.float32, torch.Tensor
+
+    def rounded(fn):
+        @functools.wraps(fn)
+        def call(input, *args, **kwargs):
+            if not isinstance(input, Tensor) or input.dtype is not float32 or args or kwargs:
+                return fn(input, *args, **kwargs)
+            return fn(input.double()).to(float32)
+
+        return call
+
+    for name in _ROUNDED.split():
+        p.wrap(torch, name, rounded)
+        p.wrap(Tensor, name, rounded)
 
 
 def patch_overlap(p, torch):
