@@ -59,6 +59,7 @@ static void sort_chunk(Lg *g, const Sort *q, IrExpr *at, int64_t len) {
   Nest all = {.n = 1, .ext = {num(g, CHUNK)}, .max = {CHUNK}, .flat = true};
   if (!q->whole) load_values(g, q, at, len);
   vals.ext[0] = index.ext[0] = num(g, len);
+  index = lg_flat(g, &index, DT_U32);
   put(g, OP_SORT32, 3, (IrArg[]){ir_arg_region(vals), ir_arg_region(index), ir_arg_region(to)});
   all.ext[0] = q->index.r.ext[0];
   all.max[0] = q->index.r.ext[0]->i;

@@ -363,6 +363,47 @@ static void brcb(CWriter *w, const IrStmt *s, const Spelling *sp) {
   cw_line(w, "%s(%s, %s);", sp->tile_api, to, column_tile(w, src, c.v.arg[0].off, c.v.rows));
 }
 
+/* An operand that is one run, as a tile of one row. */
+static const char *run_tile(CWriter *w, const IrStmt *s, int arg) {
+  const IrRegion *r = &s->args[arg].region;
+  IrRows rows;
+  if (!ir_rows(w->k, r, &rows)) return w->buf_name[r->buf->id]; /* the verifier has seen to it */
+  return vec_tile(w, r->buf, rows.off, cw_num(w, 1), ir_count(w->k, r), 0);
+}
+
+/* gatherb, gather_mask, sort32: operands of constant length in the order result, source, indices. */
+static void moved(CWriter *w, const IrStmt *s, const Spelling *sp) {
+  static const char *const pattern_name[] = {"", "P0101", "P1010", "P0001", "P0010", "P0100", "P1000", "P1111"};
+  int out = s->n_args - 1;
+  const IrBuf *dst = s->args[out].region.buf;
+  bool pattern = s->op == OP_GATHER_MASK && s->args[1].kind == ARG_SCALAR, indices = s->op != OP_GATHER_MASK;
+  bool scope = false; /* tiles declared here */
+  for (int i = 0; i < s->n_args; i++) {
+    IrRows rows;
+    if (s->args[i].kind != ARG_REGION) continue;
+    scope |= ir_rows(w->k, &s->args[i].region, &rows) && rows.off->op != EX_INT;
+    if (ir_count(w->k, &s->args[i].region)->op == EX_INT) continue;
+    refuse_form(w, s, "use tiles of constant size", "the number of elements is known only at run time");
+    return;
+  }
+  if (indices && s->args[1].region.buf->type != DT_U32) {
+    cw_refuse(w, DIAG_EMIT_DTYPE, "use u32 indices", "%s takes indices of u32 only", op_name(s));
+    return;
+  }
+  if (!indices && (!pattern || ir_count(w->k, &s->args[2].region)->i % dtype_c0(dst->type))) {
+    refuse_form(w, s, "use target ascendc",
+                pattern ? "the result is not a whole number of 32-byte blocks" : "the pattern is a tile of bits");
+    return;
+  }
+  if (scope) cw_scope(w);
+  const char *to = run_tile(w, s, out), *from = run_tile(w, s, 0);
+  if (indices) cw_line(w, "%s(%s, %s, %s);", sp->tile_api, to, from, run_tile(w, s, 1));
+  else
+    cw_line(w, "%s<decltype(%s), decltype(%s), MaskPattern::%s>(%s, %s);", sp->tile_api, to, from,
+            pattern_name[s->args[1].scalar->i], to, from);
+  if (scope) cw_close(w);
+}
+
 static void refused(CWriter *w, const IrStmt *s, const Spelling *sp) {
   (void)sp;
   cw_refuse(w, DIAG_EMIT_OP, "use target ascendc", "%s is not written for PTO", op_name(s));
