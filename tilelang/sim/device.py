@@ -2,11 +2,13 @@
 
 `npu` stands for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules,
 generators, loading. Going to the card and coming back are copies, as they are with a card: a kernel that writes in
-place does not change the tensor that was sent. What is on the card already stays where it is under `.to("npu")`: tensors are
-taken to be there unless a factory function made them for the host, which leaves a mark on them, or `.cpu()` did.
+place does not change the tensor that was sent. What is on the card already stays where it is under `.to("npu")`:
+tensors are taken to be there unless a factory function made them for the host, which leaves a mark on them, or
+`.cpu()` did.
 
-Half precision matrix products are computed in float32 and rounded once, as the cube does; on the host they would take
-minutes otherwise. Functions such as exp are rounded once. A source that overlaps its destination is copied first.
+Half precision matrix products are computed in float32 and rounded once, as the cube does; on the host they would
+take minutes otherwise. Functions such as exp are rounded once. A source that overlaps its destination is copied
+first.
 """
 
 import functools
