@@ -737,6 +737,34 @@ void lg_finish(Lg *g, const Nest *n, const Opd *dst, const Finish *f) {
   else lg_emit(g, n, OP_MOVE, pair, 2, NO_ATTR, 0);
 }
 
+/* Narrow rows that stand a few blocks apart, close together: gather_mask with the pattern of one row, repeated. */
+static bool packs(Lg *g, const Nest *n, const Opd *src, const Opd *dst) {
+  if (src->scalar || n->n != 2 || !ir_is_const(n->ext[0]) || !ir_is_const(n->ext[1]) || !lg_is_dense(g, n, dst) ||
+      ir_root(src->r.buf) == ir_root(dst->r.buf))
+    return false;
+  const IrBuf *b = src->r.buf;
+  int64_t size = dtype_size(b->type), width = n->ext[1]->i * size, pitch = stride_at(src, 0) * size;
+  int64_t unit = width % 4 == 0 ? 4 : 2, bits = pitch / unit;
+  if (stride_at(src, 1) != 1 || !ir_is_int(src->r.off[b->rank - 1], 0) || !start_aligned(g, src)) return false;
+  if (width % unit || pitch % BLOCK || width >= pitch || bits > 32 || (bits & (bits - 1))) return false;
+  DType t = unit == 4 ? DT_U32 : DT_U16;
+  IrRegion all = src->r; /* whole rows, as they lie in memory */
+  all.ext[src->dim[1]] = ir_i32(g->k, stride_at(src, 0));
+  IrRows rows;
+  if (!ir_rows(g->k, &all, &rows) || !ir_is_int(rows.rows, 1)) return false;
+  int64_t one = (INT64_C(1) << (width / unit)) - 1, pattern = bits == 8 ? one | one << 8 : one;
+  int64_t count = n->ext[0]->i * bits; /* bits in all */
+  DType m = bits == 32 ? DT_U32 : DT_U16;
+  Nest unused;
+  Opd mask = lg_temp1(g, m, round_up(count, 256) / dtype_info[m].bits, &unused);
+  lg_put(g, OP_FILL, (Opd[]){lg_scalar(ir_int(g->k, m, pattern)), mask}, 2, NO_ATTR, 0);
+  IrArg arg[3] = {ir_arg_region(lg_flat(g, &all, t)), ir_arg_region(lg_flat(g, &mask.r, t)),
+                  ir_arg_region(lg_flat(g, &dst->r, t))};
+  arg[1].region.ext[0] = ir_i32(g->k, ceil_div(count, unit * 8));
+  ir_append(g->out, ir_new_op(g->k, OP_GATHER_MASK, g->loc, 3, arg));
+  return true;
+}
+
 void lg_copy(Lg *g, const Nest *from_n, Opd src, Opd dst) {
   Nest n = *from_n;
   Opd arg[2] = {src, dst};
@@ -748,6 +776,7 @@ void lg_copy(Lg *g, const Nest *from_n, Opd src, Opd dst) {
     return;
   }
   if (!src.scalar && !clashes(g, &n, &src, &dst) && (is_bad(g, &n, &src, from) || is_bad(g, &n, &dst, from))) {
+    if (packs(g, &n, &src, &dst)) return;
     warn_layout(g, &n, is_bad(g, &n, &src, from) ? &src : &dst);
     lg_by_element(g, &n, OP_MOVE, arg, 2); /* one trip is enough */
     return;

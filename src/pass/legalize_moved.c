@@ -357,7 +357,7 @@ static void running(Lg *g) {
   n.flat = whole && lg_is_dense(g, &n, &in) && lg_is_dense(g, &n, &out);
   Opd acc = lg_temp(g, &n, w); /* else its rows are padded */
   if (opd_type(&in) == w) lg_copy(g, &n, in, acc);
-  else lg_cast(g, &n, lg_ordered(g, &n, in, n.n - 1), acc, CAST_RINT);
+  else lg_cast(g, &n, n.flat ? in : lg_ordered(g, &n, in, n.n - 1), acc, CAST_RINT);
   if (d >= 0 && count_max(&n) > 1) scan(g, &n, d, op, acc, reverse);
   if (w == t) {
     lg_copy(g, &n, acc, out);

@@ -182,6 +182,17 @@ static IrRegion temp_like(Ctx *c, const IrRegion *r, DType t, Loc loc) {
   return whole;
 }
 
+/* Rows of a UB tile that stay as they are (a mask, a view) and do not start on 32 bytes, where the DMA needs it. */
+static bool rows_off_blocks(Ctx *c, const IrRegion *gm, const IrRegion *local) {
+  const IrBuf *b = local->buf;
+  IrRows l, g;
+  bool several = false;
+  if (b->space != SPACE_UB || b->rank < 2 || b->shape[b->rank - 1]->i * dtype_size(b->type) % 32 == 0) return false;
+  for (int d = 0; d < b->rank - 1; d++) several |= !ir_is_int(local->ext[d], 1);
+  if (!several || !ir_rows(c->k, local, &l) || !ir_rows(c->k, gm, &g)) return false;
+  return !ir_is_int(l.rows, 1) || !ir_is_int(g.rows, 1);
+}
+
 static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion local) {
   bool to_l1 = local.buf->space == SPACE_L1;
   IrRegion target = local;
@@ -195,6 +206,8 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
       diag_fix(c->p->diags, g, "give both the same dtype, or convert in UB first");
       return;
     }
+    target = temp_like(c, &local, gm.buf->type, s->loc);
+  } else if (rows_off_blocks(c, &gm, &local)) {
     target = temp_like(c, &local, gm.buf->type, s->loc);
   }
   Window w;
@@ -222,7 +235,7 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
 
 static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegion gm) {
   bool from_cube = local.buf->space == SPACE_L0C;
-  if (!from_cube && gm.buf->type != local.buf->type) {
+  if (!from_cube && (gm.buf->type != local.buf->type || rows_off_blocks(c, &gm, &local))) {
     IrRegion t = temp_like(c, &local, gm.buf->type, s->loc);
     emit2(o, OP_COPY, ir_arg_region(local), t);
     local = t;

@@ -10,10 +10,10 @@
  * come from a pool and ops work in place where the dtype allows. The destination itself serves as a temporary as
  * soon as nothing of the expression has still to read it.
  *
- * Leaves that are not boxes of a tile (strides, gathers, transposes) and operators without a vector instruction are
- * filled into a temporary by element loops, row by row where the rows are whole; everything around them stays
- * vectorised. Each such loop is reported with its price. Conditions become comparison masks, `&&` and `||` chains of
- * selects. */
+ * Leaves that are not boxes of a tile (strides, index tiles, transposes) are copied row by row where the rows are
+ * whole, else gathered by byte offsets that vector ops compute. What cannot be, and operators without a vector
+ * instruction, is filled into a temporary by element loops; everything around it stays vectorised. Each such loop is
+ * reported with its price. Conditions become comparison masks, `&&` and `||` chains of selects. */
 #include "parallel.h"
 
 #include <math.h>
@@ -59,12 +59,49 @@ static Val scalar_tile(Par *v, IrExpr *e, const char *why, const char *fix) {
   return t;
 }
 
+/* Can one `gather` read the elements of e? Its offsets count bytes of the tile as it stands, so rows must not be padded
+ * later, and the results lie close together. */
+static bool gathers(const Par *v, const IrExpr *e, uint32_t span) {
+  const IrBuf *b = e->buf;
+  int size = dtype_size(b->type), first = span ? __builtin_ctz(span) : 0;
+  int64_t count = 1;
+  if (!vector_space(b->space) || (size != 2 && size != 4)) return false;
+  for (int d = 0; d < b->rank; d++)
+    if (!ir_is_const(b->shape[d])) return false;
+  if (b->rank > 1 && b->shape[b->rank - 1]->i * size % 32) return false;
+  for (int i = first; i < v->n; i++) {
+    if (!(span >> i & 1)) continue;
+    if (v->ax[i].cap < 0 || (i > first && !ir_is_const(v->ax[i].ext))) return false;
+    count *= v->ax[i].cap;
+  }
+  return count >= 16;
+}
+
+/* The elements of e by byte offsets that vector ops compute. */
+static Val gathered(Par *v, IrExpr *e, uint32_t span) {
+  IrKernel *k = v->k;
+  IrBuf *b = e->buf;
+  IrExpr *off = NULL;
+  int64_t stride = dtype_size(b->type);
+  for (int d = b->rank - 1; d >= 0; d--) {
+    IrExpr *part = ir_binary(k, EX_MUL, ir_cast(k, DT_I32, e->idx[d]), ir_i32(k, stride));
+    off = off ? ir_binary(k, EX_ADD, part, off) : part;
+    stride *= b->shape[d]->i;
+  }
+  Val at = par_whole(v, par_eval(v, off, NULL), span);
+  Val t = par_take(v, e->type, span);
+  par_emit(v, OP_GATHER, 4, reg(ir_whole(k, b)), reg(at.r), sca(ir_int(k, DT_U32, 0)), reg(t.r));
+  par_release(v, at.temp);
+  return t;
+}
+
 /* An irregular load as a tile. */
 static Val gather_tile(Par *v, IrExpr *e, const char *why, const char *fix) {
   uint32_t span = par_axes_of(v, e);
   Access row;
   int last = vector_space(e->buf->space) || e->buf->space == SPACE_GM ? par_row_axis(v, e->buf, e->idx, span, &row)
                                                                       : -1;
+  if (last < 0 && gathers(v, e, span)) return gathered(v, e, span);
   if (last < 0) return scalar_tile(v, e, why, fix);
   Val t = par_take(v, e->type, span);
   IrExpr *at[MAX_AXES];

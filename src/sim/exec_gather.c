@@ -171,8 +171,11 @@ static bool legal_gather_mask(Core *c, Entry *e) {
 static void touch_gather_mask(Toucher *t, const Entry *e) {
   if (e->inst->arg[1].buf)
     touch(t, arg_buf(t->core, e->inst, 1), TOUCH_READ, e->v[1].off, ceil_div(e->v[0].count, 8), 1, 0);
-  touch_run(t, e, 0, TOUCH_READ);
-  const SimBuf *dst = arg_buf(t->core, e->inst, 2);
+  const SimBuf *src = arg_buf(t->core, e->inst, 0), *dst = arg_buf(t->core, e->inst, 2);
+  for (int64_t k = 0, n; k < e->v[0].count; k += n + 1) { /* runs of chosen elements: the others are not used */
+    for (n = 0; k + n < e->v[0].count && is_chosen(t->core, e, k + n);) n++;
+    if (n) touch(t, src, TOUCH_READ, e->v[0].off + k * src->size, n * src->size, 1, 0);
+  }
   touch(t, dst, TOUCH_WRITE, e->v[2].off, n_chosen(t->core, e) * dst->size, 1, 0);
 }
 

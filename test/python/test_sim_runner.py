@@ -167,6 +167,14 @@ def test_overlapping_assignment(npu):
     assert y.tolist() == [0, 0, 1, 2, 3, 4]
 
 
+def test_bytes_wrap(npu):
+    """Scripts build masks of bits in int8 tensors: 255 is -1 there."""
+    x = torch.zeros(2, dtype=torch.int8)
+    x[0] = 255
+    assert x.tolist() == [-1, 0]
+
+
+
 def test_chip_and_events(npu, monkeypatch):
     p = torch.npu.get_device_properties("npu")
     assert (p.cube_core_num, p.vector_core_num) == (24, 48) and "910B2" in p.name

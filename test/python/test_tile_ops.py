@@ -472,3 +472,75 @@ def test_count_larger_than_the_tile():
         body = lambda c, a: T.tile.cast(c, a, "CAST_NONE", 100)  # noqa: E731
         k = tilelang.compile(kernel(body, [(a.shape, "float16")], (a.shape, "float32")), out_idx=[-1])
     same(k(a), a)
+
+
+@pytest.mark.parametrize("mask_dtype", ["uint8", "int8"])
+def test_mask_from_memory(mask_dtype):
+    """Rows of a mask are shorter than 32 bytes: they are loaded apart and packed."""
+    a = numbers("float32", (32, 64))
+    bits = np.random.default_rng(0).integers(0, 2, (32, 64), np.uint8)
+    mask = np.packbits(bits, axis=1, bitorder="little").view(mask_dtype)
+
+    @T.prim_func
+    def part(A: T.Tensor((32, 64), "float32"), M: T.Tensor((32, 32), mask_dtype), C: T.Tensor((32, 64), "float32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_ub((32, 64), "float32")
+            m = T.alloc_ub((32, 8), mask_dtype)
+            c = T.alloc_ub((32, 64), "float32")
+            T.copy(A, a)
+            T.copy(M[:, 8:16], m)
+            T.tile.select(c, m, a, -1.0, "VSEL_TENSOR_SCALAR_MODE")
+            T.copy(c, C)
+
+    wide = np.zeros((32, 32), mask_dtype)
+    wide[:, 8:16] = mask
+    same(tilelang.compile(part, out_idx=[-1])(a, wide), np.where(bits, a, -1))
+
+
+@pytest.mark.parametrize("mask_dtype", ["uint8", "int8"])
+def test_mask_to_memory(mask_dtype):
+    a = numbers("float32", (32, 64))
+
+    @T.prim_func
+    def compare(A: T.Tensor((32, 64), "float32"), M: T.Tensor((32, 16), mask_dtype)):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_ub((32, 64), "float32")
+            m = T.alloc_ub((32, 8), mask_dtype)
+            T.copy(A, a)
+            T.tile.compare(m, a, 0.0, "GT")
+            T.copy(m, M[:, 0:8])
+
+    got = np.zeros((32, 16), mask_dtype)
+    tilelang.compile(compare)(a, got)
+    np.testing.assert_array_equal(got[:, :8], np.packbits(a > 0, axis=1, bitorder="little").view(mask_dtype))
+
+
+# ---- T.Parallel over irregular elements ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(16, 64), (5, 48), (3, 7)])
+def test_parallel_gathers(dtype, shape):
+    """By an index tile, by bits of the index, mirrored, transposed: the same numbers whatever form they take."""
+    m, n = shape
+    a, at = numbers(dtype, (m, n)), np.random.default_rng(5).integers(0, n, n).astype(np.int32)
+    row = np.arange(m)[::-1][:, None]
+
+    def by_index(c, a, b):
+        for i, j in T.Parallel(m, n):
+            c[i, j] = a[m - 1 - i, b[j]]
+
+    same(run(by_index, a, at, out=(shape, dtype)), a[row, at])
+
+    def turned(c, a):
+        for i, j in T.Parallel(n, m):
+            c[i, j] = a[j, n - 1 - i]
+
+    same(run(turned, a, out=((n, m), dtype)), a[:, ::-1].T)
+    if n % 2 == 0:
+
+        def swapped(c, a):
+            for i, j in T.Parallel(m, n):
+                c[i, j] = a[i, j ^ 1]
+
+        same(run(swapped, a, out=(shape, dtype)), a.reshape(m, n // 2, 2)[:, :, ::-1].reshape(shape))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from test_numbers import F16, F32, I16, I32, kernel, numbers, same, vector  # noqa: E402
+from test_numbers import F16, F32, I16, I32, kernel, numbers, same, sim, vector  # noqa: E402
 
 U16, U32 = np.uint16, np.uint32
 ANY = pytest.mark.parametrize("dtype", [F32, F16, I32, I16, U16, U32], ids=lambda t: t.__name__)
@@ -153,3 +153,17 @@ def test_gather_in_place(tlc, tmp_path):
 def test_more_chosen_than_room(tlc, tmp_path):
     allocs = [A, "alloc %m: ub u32[8] at 256", C]
     refused(tlc, tmp_path, "gather_mask %a, %m -> %c", allocs, 804, fills=(FILLS[0], "fill u32(4294967295) -> %m"))
+
+
+def test_what_is_not_chosen_is_not_read(tlc, tmp_path):
+    """Only the first half of each row was written; the pattern leaves the rest out."""
+    text = kernel(
+        ["%C: gm f32[16] out"],
+        "alloc %a: ub f32[4, 8] at 0\nalloc %m: ub u32[1] at 128\nalloc %r: ub f32[16] at 160",
+        ["fill 1.0 -> %a[0 +: 4, 0 +: 4]", "fill u32(252645135) -> %m", "barrier all", "gather_mask %a, %m -> %r"]
+        + ["barrier all", "ub_to_gm %r -> %C"],
+    )
+    same(sim(tlc, tmp_path, text), np.ones(16, F32))
+    (tmp_path / "k.tl").write_text("tl 1\n" + text.replace("252645135", "252645136"))
+    status, _, err = tlc("sim", "--out", "C=out.npy", "k.tl", cwd=tmp_path)
+    assert status == 1 and " TL0802: " in err, err

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import queue
+import shlex
 import subprocess
 import sys
 import threading
@@ -24,6 +25,9 @@ def arguments():
     p.add_argument("--timeout", type=float, default=300, help="seconds for one program (default: %(default)s)")
     p.add_argument("--only", action="append", default=[], help="a pattern of paths to run; may be repeated")
     p.add_argument("--without", action="append", default=[], help="a pattern of paths to leave out; may be repeated")
+    p.add_argument(
+        "--also", action="append", default=[], metavar="'FILE ARGUMENTS'", help="a script with arguments, too"
+    )
     p.add_argument("--again", action="append", default=[], help="run those with this status again ('all': everything)")
     p.add_argument("--checks", choices=("on", "off"), default="on", help="the simulator's checks")
     p.add_argument("--no-relax", action="store_true", help="do not try a program with a fault again without checks")
@@ -79,6 +83,7 @@ class Run:
         self.kept = self.out / "results.jsonl"
         self.results = {}
         self.lock = threading.Lock()
+        self.alone = [] if args.jobs > 1 else None  # killed while others ran beside them
         self.programs = find.programs(self.folder, args.only, args.without)
         self.load()
 
@@ -118,12 +123,16 @@ class Run:
         checks = self.args.checks == "on" if checks is None else checks
         return {
             "kind": kind, "path": self.path(program), "case": case, "timeout": self.args.timeout, "checks": checks,
+            "args": shlex.split(case or "") if kind == "script" else [],
             "log": str(self.logs / f"{stem}-{tag}{'' if checks else '-unchecked'}.log"),
         }  # fmt: skip
 
     def one(self, host, program, kind, case, order):
-        """Runs one program or case and keeps its result."""
+        """Runs one program or case and keeps its result; None: it is to run again, by itself."""
         r = host.run(self.job(program, kind, case))
+        if r["status"] == "crash" and "SIGKILL" in r["reason"] and self.alone is not None:
+            self.alone.append((program, kind, case, order))
+            return None
         if r["status"] == "fault" and not self.args.no_relax:
             relaxed = host.run(self.job(program, kind, case, checks=False))
             if relaxed["status"] == "pass":
@@ -218,11 +227,21 @@ def work(run, todo, shown, errors):
                 if kind == "collect":
                     collected(run, host, program, todo, shown)
                 else:
-                    shown.result(run.one(host, program, kind, case, order))
+                    r = run.one(host, program, kind, case, order)
+                    if r is not None:
+                        shown.result(r)
             finally:
                 todo.task_done()
     finally:
         host.close()
+
+
+def by_themselves(run, shown):
+    """Programs that were killed, most likely for want of memory, one at a time."""
+    host, again, run.alone = Host(), run.alone, None
+    for program, kind, case, order in again:
+        shown.result(run.one(host, program, kind, case, order))
+    host.close()
 
 
 def collected(run, host, program, todo, shown):
@@ -258,6 +277,11 @@ def main():
             todo.put((p, "collect", None, 0))
         elif p.kind == "script" and (p.path, None) not in run.results:
             todo.put((p, "script", None, 0))
+    for n, line in enumerate(args.also):
+        path, _, rest = line.partition(" ")
+        run.programs.append(find.Program(path, "script"))
+        if (path, rest) not in run.results and not args.list:
+            todo.put((run.programs[-1], "script", rest, n + 1))
     if args.list:
         return
     errors, n = [], todo.qsize()
@@ -273,6 +297,8 @@ def main():
             for t in threads:
                 while t.is_alive():
                     t.join(0.5)
+            if run.alone and not errors:
+                by_themselves(run, shown)
         except KeyboardInterrupt:
             errors.append("interrupted: the same command goes on from here")
     names = {p.path for p in run.programs}

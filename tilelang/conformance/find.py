@@ -28,9 +28,9 @@ def _acts(node):
         return isinstance(node.value, ast.Call) and not ast.unparse(node.value.func).endswith(
             ("clear_cache", "disable_cache", "enable_cache", "insert", "append", "manual_seed", "set_default_device")
         )
-    if isinstance(node, ast.Assert):
-        return True
-    return False
+    if isinstance(node, (ast.If, ast.Try)):
+        return any(_acts(n) for n in [*node.body, *node.orelse])
+    return isinstance(node, ast.Assert)
 
 
 def _cases(tree):

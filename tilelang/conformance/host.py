@@ -29,7 +29,9 @@ class Catch:
         if call.excinfo is None:
             return
         error = call.excinfo.value
-        if type(error).__name__ == "Skipped":
+        if type(error).__name__ == "XFailed":
+            self.status = ("pass", "")
+        elif type(error).__name__ == "Skipped":
             self.status = ("skipped", outcome.one_line(error))
         elif self.status is None:
             self.status = outcome.of_exception(error)

@@ -134,6 +134,17 @@ def _disagree(s, d, transpose):
 _COPY_HINTS = ("coalesced_width", "disable_tma", "eviction_policy", "prefer_instruction", "annotations", "loop_layout")
 
 
+def _cleared(s, d):
+    """The tile of L1 whose first rows are loaded before anything else was put into it: the rest of it becomes zero, so
+    that loads of the next rows may leave a tail. None for other copies."""
+    buf = d.buf
+    if buf.space != "l1" or s.buf.space != "gm" or buf.written or len(buf.shape) < 2:
+        return None
+    starts = all(isinstance(o, int) and o == 0 for o in d.off[-2:])
+    less = any(same_size(e, n) is not True for e, n in zip(d.ext[-2:], buf.shape[-2:]))
+    return Region(buf, d.off, [*d.ext[:-2], *buf.shape[-2:]]) if starts and less else None
+
+
 def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     """Moves a tile between two memories; converts the dtype; clamps to the bounds of a GM tensor."""
     b = current("T.copy")
@@ -148,8 +159,9 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     s, d, partly = pair
     if "gm" not in (s.buf.space, d.buf.space) and not transpose and scaled_cast("T.copy", s, d):
         return
-    if partly:
-        b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", region_of(d.buf, "T.copy")])
+    tile = region_of(d.buf, "T.copy") if partly else _cleared(s, d)
+    if tile is not None:
+        b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", tile])
     head = ["copy ", s, " -> ", mark_written(d)]
     if transpose:
         head.append(" trans")

@@ -147,6 +147,17 @@ def cast(dst, src, mode="CAST_RINT", count=None):
         _emit("T.tile.cast", "cast", d, [s], [f" mode({mode[5:].lower()})"])
 
 
+def _mask(v, what):
+    """A tile of bits: of another dtype than uint8 its bytes are taken."""
+    r = region_of(v, what)
+    size = r.dtype.bits // 8
+    if r.dtype == "uint8":
+        return r
+    shape = (*r.buf.shape[:-1], r.buf.shape[-1] * size)
+    off, ext = [*r.off[:-1], as_index(r.off[-1] * size)], [*r.ext[:-1], as_index(r.ext[-1] * size)]
+    return Region(_moved.reread(r.buf, shape, "uint8"), off, ext)
+
+
 def compare(dst, src0, src1, mode):
     """Bit k of the mask := src0[k] ? src1[k], lowest bit first; mode EQ NE GT GE LT LE."""
     mode = str(mode).rsplit(".", 1)[-1].lower()
@@ -156,12 +167,12 @@ def compare(dst, src0, src1, mode):
     b = _operand("T.tile.compare", "e", src1, a)
     if isinstance(b, Region) and not _agree("T.tile.compare", a, b):
         return
-    _emit("T.tile.compare", "compare", region_of(dst, "T.tile.compare"), [a, b], [f" cmp({mode})"], check=False)
+    _emit("T.tile.compare", "compare", _mask(dst, "T.tile.compare"), [a, b], [f" cmp({mode})"], check=False)
 
 
 def select(dst, selMask, src0, src1, selMode="VSEL_TENSOR_TENSOR_MODE"):
     """Mask bit 1: src0, 0: src1."""
-    d, m = region_of(dst, "T.tile.select"), region_of(selMask, "T.tile.select")
+    d, m = region_of(dst, "T.tile.select"), _mask(selMask, "T.tile.select")
     a, b = (_operand("T.tile.select", "e", v, d) for v in (src0, src1))
     for r in (a, b):
         if isinstance(r, Region) and not _agree("T.tile.select", d, r):

@@ -256,7 +256,7 @@ def patch_functions(p, torch):
 
 
 def patch_overlap(p, torch):
-    """Assignments whose source shares memory with the destination."""
+    """Assignments whose source shares memory with the destination, or is an int the dtype does not hold."""
     Tensor = torch.Tensor
     setitem, copy_ = Tensor.__setitem__, Tensor.copy_
 
@@ -265,6 +265,8 @@ def patch_overlap(p, torch):
         try:
             return setitem(self, index, value)
         except RuntimeError as e:
+            if isinstance(value, int) and "without overflow" in str(e):  # wraps, as it did when scripts were written
+                return setitem(self, index, torch.tensor(value).to(self.dtype))
             if not isinstance(value, Tensor) or "memory location" not in str(e):
                 raise
         return setitem(self, index, value.clone())

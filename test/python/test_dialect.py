@@ -1,0 +1,127 @@
+"""Meanings of the Ascend dialect that programs rely on: what a copy moves when the sides differ, names inside loops."""
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+
+def run(func, *args, **options):
+    return tilelang.compile(func, **options)(*args)
+
+
+def rand(*shape, dtype="float32"):
+    return np.random.default_rng(0).standard_normal(shape).astype(dtype)
+
+
+def test_one_row_of_a_tensor_into_a_tile_of_l1():
+    @T.prim_func
+    def gemv(x: T.Tensor((64,), "float16"), A: T.Tensor((32, 64), "float16"), y: T.Tensor((32,), "float32")):
+        with T.Kernel(1, is_npu=True) as (cid, _):
+            x_l1, a_l1 = T.alloc_L1((16, 32), "float16"), T.alloc_L1((32, 32), "float16")
+            c = T.alloc_L0C((16, 32), "float32")
+            for k in T.serial(2):
+                T.copy(x[k * 32], x_l1)
+                T.copy(A[0, k * 32], a_l1)
+                T.gemm_v0(x_l1, a_l1, c, transpose_B=True, init=(k == 0))
+            T.copy(c, y[0])
+
+    x, a = rand(64, dtype="float16"), rand(32, 64, dtype="float16")
+    assert np.allclose(run(gemv, x, a, out_idx=[2]), a.astype("float32") @ x.astype("float32"), atol=1e-4)
+
+
+def test_a_row_into_a_column_and_the_rest_is_the_pad():
+    @T.prim_func
+    def column(x: T.Tensor((3, 8), "float32"), y: T.Tensor((16, 8), "float32")):
+        with T.Kernel(1) as bx:
+            c, t = T.alloc_ub((16, 1), "float32"), T.alloc_ub((16, 8), "float32")
+            T.copy(x[1, 0:8], c, pad_value=7.0)
+            T.tile.broadcast(t, c)
+            T.copy(t, y)
+
+    x = rand(3, 8)
+    want = np.concatenate([x[1], np.full(8, 7, "float32")])
+    assert np.array_equal(run(column, x, out_idx=[1]), np.repeat(want[:, None], 8, 1))
+
+
+@pytest.mark.parametrize("rows", [(16, 16), (16, 1), (24, 40)])
+def test_rows_of_l1_that_nothing_was_loaded_into_are_zero(rows):
+    n, m = rows
+
+    @T.prim_func
+    def splice(A: T.Tensor((n, 32), "float16"), B: T.Tensor((m, 32), "float16"), Q: T.Tensor((16, 32), "float16"),
+    S: T.Tensor((16, 64), "float32")):  # fmt: skip
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            q, k, c = T.alloc_L1((16, 32), "float16"), T.alloc_L1((64, 32), "float16"), T.alloc_L0C((16, 64), "float32")
+            T.copy(Q, q)
+            T.copy(A, k[0:n, :])
+            T.copy(B, k[n : n + m, :])
+            T.gemm_v0(q, k, c, transpose_B=True, init=True)
+            T.copy(c, S)
+
+    a, b, q = rand(n, 32, dtype="float16"), rand(m, 32, dtype="float16"), rand(16, 32, dtype="float16")
+    keys = np.concatenate([a, b, np.zeros((64 - n - m, 32), "float16")]).astype("float32")
+    assert np.allclose(run(splice, a, b, q, out_idx=[3]), q.astype("float32") @ keys.T, atol=1e-4)
+
+
+def test_a_tile_of_one_element_is_a_value():
+    @T.prim_func
+    def mean(x: T.Tensor((64,), "float32"), y: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            t, total = T.alloc_ub((64,), "float32"), T.alloc_ub((1,), "float32")
+            T.copy(x, t)
+            T.reduce_sum(t, total, dim=-1)
+            T.tile.fill(t, total)
+            T.copy(t, y)
+
+    x = rand(64)
+    assert np.allclose(run(mean, x, out_idx=[1]), np.full(64, x.sum()), atol=1e-4)
+
+
+def test_a_name_shadowed_in_a_loop_begins_each_run_with_its_old_value():
+    with pytest.warns(tilelang.TileLangWarning, match="TL1023"):
+
+        @T.prim_func
+        def f(y: T.Tensor((8, 16), "int32")):
+            with T.Kernel(2) as bx:
+                t = T.alloc_ub((1, 16), "int32")
+                for i in T.serial(4):
+                    bx = bx * 4 + i
+                    T.tile.fill(t, bx)
+                    T.copy(t, y[bx, 0])
+
+    assert np.array_equal(run(f, out_idx=[0])[:, 0], np.arange(8))
+
+
+def test_a_number_that_changes_in_a_loop_stays_an_error():
+    with pytest.raises(tilelang.CompileError, match="TL1007"):
+
+        @T.prim_func
+        def f(y: T.Tensor((16,), "int32")):
+            with T.Kernel(1) as bx:
+                n = 0
+                for i in T.serial(4):
+                    n = n + i
+                t = T.alloc_ub((16,), "int32")
+                T.copy(t, y)
+
+
+def test_the_body_of_a_loop_of_no_runs_is_not_looked_at():
+    @T.prim_func
+    def f(y: T.Tensor((16,), "int32")):
+        with T.Kernel(1) as bx:
+            t = T.alloc_ub((16,), "int32")
+            T.tile.fill(t, 1)
+            for i in T.serial(16 % 4):
+                t[16 + i] = 2
+            T.copy(t, y)
+
+    assert np.array_equal(run(f, out_idx=[0]), np.ones(16))
+
+
+def test_constants_answer_like_constants_of_the_dialect():
+    n = T.min(T.ceildiv(100, 3), 7)
+    assert (n, n.value, n.dtype) == (7, 7, "int32") and isinstance(n + 1, int)
+    m = T.symbolic("m")
+    assert repr((m + 1) * 128 // 2 - m * 128 // 2) == "64" and repr((m * 64 + 32) // 64) == "(m * 64 + 32) // 64"
