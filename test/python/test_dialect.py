@@ -125,3 +125,22 @@ def test_constants_answer_like_constants_of_the_dialect():
     assert (n, n.value, n.dtype) == (7, 7, "int32") and isinstance(n + 1, int)
     m = T.symbolic("m")
     assert repr((m + 1) * 128 // 2 - m * 128 // 2) == "64" and repr((m * 64 + 32) // 64) == "(m * 64 + 32) // 64"
+
+
+def test_a_condition_that_the_bounds_of_the_loops_decide_is_decided():
+    @T.prim_func
+    def f(y: T.Tensor((2, 16), "int32")):
+        with T.Kernel(2) as bx:
+            t = T.alloc_ub((1, 16), "int32")
+            T.tile.fill(t, 1)
+            for i in T.serial(16):
+                if i + 16 < 16 or bx > 1:
+                    t[0, i + 16] = 2
+                if (i * 2 + 1) % 2 >= 0:
+                    t[0, i] = t[0, i] + 2
+                if i > 7:
+                    t[0, i] = 4
+            T.copy(t, y[bx, 0])
+
+    assert f.script().count("if ") == 1
+    assert np.array_equal(run(f, out_idx=[0]), np.tile(np.repeat([3, 4], 8), (2, 1)))

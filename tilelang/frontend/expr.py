@@ -174,13 +174,14 @@ class Expr:
 
 
 class Var(Expr):
-    """A named scalar: parameter, symbolic size, block index, loop index or snapshot. The name may come late."""
+    """A named scalar: parameter, symbolic size, block index, loop index or snapshot. The name may come late.
+    `range`: (least, greatest) value of an index, where both are known."""
 
-    __slots__ = ("name", "kind")
+    __slots__ = ("name", "kind", "range")
 
     def __init__(self, name, dtype, kind):
         self.op, self.args, self.dtype = "var", (), DType(dtype)
-        self.name, self.kind = name, kind
+        self.name, self.kind, self.range = name, kind, None
         self.pure = kind != "mut"
 
 
@@ -559,6 +560,53 @@ def as_index(v, what="an index"):
     if isinstance(n, int):
         return int(n)
     fail(1011, f"{describe(v)} is not {what}", fix="use `//` for integer division" if isinstance(n, float) else None)
+
+
+def interval(e):
+    """(least, greatest) value of an integer expression of indices, or None."""
+    if e.dtype.is_float:
+        return None
+    if e.op == "const":
+        return e.args[0], e.args[0]
+    if e.op == "var":
+        return e.range
+    parts = [interval(a) for a in e.args] if e.op in ("+", "-", "*", "//", "%", "min", "max") else [None]
+    if None in parts:
+        return None
+    (a, b), (c, d) = parts
+    if e.op == "+":
+        return a + c, b + d
+    if e.op == "-":
+        return a - d, b - c
+    if e.op == "*":
+        ends = [a * c, a * d, b * c, b * d]
+        return min(ends), max(ends)
+    if e.op in ("min", "max"):
+        f = min if e.op == "min" else max
+        return f(a, c), f(b, d)
+    if c != d or c <= 0:
+        return None
+    if e.op == "//":
+        return a // c, b // c
+    return (a % c, b % c) if a // c == b // c else (0, c - 1)
+
+
+def decided(test):
+    """True or False when a condition on indices always or never holds, else None."""
+    if not isinstance(test, Expr) or test.op not in COMPARE | {"&&", "||"}:
+        return None
+    if test.op in ("&&", "||"):
+        parts = [decided(a) for a in test.args]
+        strong = test.op == "||"
+        return strong if strong in parts else None if None in parts else not strong
+    x, y = (interval(a) for a in test.args)
+    if x is None or y is None:
+        return None
+    (a, b), (c, d) = x, y
+    equal, apart = a == b == c == d, b < c or a > d
+    always = {"<": b < c, "<=": b <= c, ">": a > d, ">=": a >= d, "==": equal, "!=": apart}[test.op]
+    never = {"<": a >= d, "<=": a > d, ">": b <= c, ">=": b < c, "==": apart, "!=": equal}[test.op]
+    return True if always else False if never else None
 
 
 def same_size(a, b):

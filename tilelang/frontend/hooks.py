@@ -6,7 +6,23 @@ the block runs. A later use of such a name is an error that says so (expr.Poison
 
 from ..errors import fail, here, warn
 from .builder import active
-from .expr import Buffer, Expr, MutVar, Poison, Region, Var, _number, binary, cast, select, show, to_bool, unary, wrap
+from .expr import (
+    Buffer,
+    Expr,
+    MutVar,
+    Poison,
+    Region,
+    Var,
+    _number,
+    binary,
+    cast,
+    decided,
+    select,
+    show,
+    to_bool,
+    unary,
+    wrap,
+)
 
 _ABSENT = object()
 _MAX_INLINE = 6  # operators of a pure expression that a name may stand for before it becomes a `let`
@@ -87,6 +103,8 @@ class If:
         self.at = at
         if isinstance(test, Poison):
             test._use()
+        known = decided(test)
+        test = test if known is None else known
         self.ir = isinstance(test, Expr) and test.op != "const"
         self.test = test.args[0] if isinstance(test, Expr) and not self.ir else test
 

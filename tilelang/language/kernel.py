@@ -69,9 +69,12 @@ class Kernel:
             n if isinstance(n, str) and n != "_" else d for n, d in zip(tuple(flat) + default[len(flat) :], default)
         ]
         b.grid = [(Var(n, int32, "grid"), e) for n, e in zip(flat, self.blocks)]
+        for v, e in b.grid:
+            v.range = (0, e - 1) if isinstance(e, int) and e > 0 else None
         values = [v for v, _ in b.grid]
         if self.vid:
             b.vid = Var(flat[1], int32, "vid")
+            b.vid.range = (0, 1)
             values.append(b.vid)
         b.kernel_open = True
         if len(values) == 1 and not isinstance(names, tuple):

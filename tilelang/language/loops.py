@@ -27,6 +27,8 @@ class _Serial(RuntimeLoop):
         lo, hi, step = self.bounds
         name = names[0] if isinstance(names, tuple) and len(names) == 1 else names
         v = Var(name if isinstance(name, str) and name != "_" else "i", wrap(hi, int32).dtype, "loop")
+        if isinstance(lo, int) and isinstance(hi, int) and lo < hi:
+            v.range = (lo, hi - 1)
         head = ["for ", v, " in ", wrap(lo, int32), "..", wrap(hi, int32)]
         if step != 1 or not isinstance(step, int):
             head += [" step ", wrap(step, int32)]
