@@ -143,6 +143,7 @@ struct IrBuf {
   uint8_t rank;
   IrExpr *shape[IR_MAX_RANK]; /* constants, except for GM */
   int64_t addr;   /* byte address in its space; -1: not planned yet */
+  int32_t versions; /* extent of the leading dimension that the pipeline pass gave it; 0: none */
   IrBuf *view;    /* local: this one is the bytes of `view` under another dtype or shape; NULL: bytes of its own */
   int32_t param;  /* index into kernel params, or -1 */
   bool is_out;    /* `out`: allocated by the caller's runtime and returned */

@@ -3,11 +3,12 @@
  * First every buffer of a memory gets bytes of its own, one after another: nothing shares, nothing waits for anything.
  * Only when that does not fit are live ranges used. A live range is an interval of statement numbers. A buffer that a
  * loop touches is live through the whole loop, back edge included, unless the loop alone uses it and each iteration
- * begins by overwriting it whole. Buffers are placed largest first at the lowest aligned address that no overlapping
- * live range holds. Addresses the user gave (T.annotate_address) are kept; the others go around them.
+ * reads only what it has written before (memplan_fresh.c). Buffers are placed largest first at the lowest aligned
+ * address that no overlapping live range holds. Addresses the user gave (T.annotate_address) are kept; the others go
+ * around them.
  *
  * When a memory overflows, the message lists the buffers that are live at the fullest point. */
-#include "pass.h"
+#include "memplan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,6 @@ typedef struct {
   Life *life; /* by buffer id */
   Vec(Loop) loops;
   IrStmt *stmt;
-  const IrBuf *probe; /* for fresh-in-loop */
-  int state;          /* 0 untouched, 1 first touch overwrites whole, 2 first touch reads or is partial */
-  const IrBlock *top;
 } Ctx;
 
 static void touch(Ctx *c, const IrBuf *b, uint32_t at) {
@@ -58,60 +56,6 @@ static bool collect(IrStmt *s, void *user) {
   return true;
 }
 
-static void probe_load(IrExpr *e, void *user) {
-  Ctx *c = user;
-  if (e->op == EX_LOAD && ir_root(e->buf) == c->probe && !c->state) c->state = 2;
-}
-static void probe_expr(IrExpr **e, void *user) { ir_walk_expr(*e, probe_load, user); }
-
-static bool is_whole(const IrRegion *r) {
-  for (int d = 0; d < r->buf->rank; d++)
-    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
-  return true;
-}
-
-/* The step of a product that begins with `init`: the loop over k as a whole overwrites the accumulator. */
-static const IrStmt *product_of(const IrStmt *s) {
-  const IrExpr *init = s->op == OP_MMAD ? ir_attr(s, ATTR_INIT) : NULL;
-  if (!init) return NULL;
-  if (ir_is_int(init, 1)) return s;
-  const IrStmt *loop = s->block->parent;
-  bool first = loop && loop->op == ST_FOR && init->op == EX_EQ && init->arg[0]->op == EX_VAR &&
-               init->arg[0]->var == loop->loop.var && ir_expr_equal(init->arg[1], loop->loop.lo);
-  bool runs = first && loop->loop.lo->op == EX_INT && loop->loop.hi->op == EX_INT && loop->loop.lo->i < loop->
-  loop.hi->i;
-  return runs ? loop : NULL;
-}
-
-static bool probe_first(IrStmt *s, void *user) {
-  Ctx *c = user;
-  ir_stmt_exprs(s, probe_expr, c);
-  int n_in = ir_n_in(s->op);
-  bool reads = false, writes = false;
-  for (int i = 0; i < s->n_args; i++) {
-    if (s->args[i].kind != ARG_REGION || ir_root(s->args[i].region.buf) != c->probe) continue;
-    if (i < n_in || op_info[s->op].out[i - n_in] != 'w') reads = true;
-    else writes = is_whole(&s->args[i].region) && s->args[i].region.buf == c->probe;
-    if (i >= n_in && !writes) reads = true;
-  }
-  if (s->op == ST_STORE && ir_root(s->store.buf) == c->probe) reads = true;
-  const IrStmt *product = reads ? product_of(s) : NULL;
-  if (product && s->args[2].region.buf == c->probe && is_whole(&s->args[2].region)) {
-    if (!c->state) c->state = product->block == c->top ? 1 : 2;
-    return false;
-  }
-  if (!c->state && (reads || writes)) c->state = !reads && s->block == c->top ? 1 : 2;
-  return c->state == 0;
-}
-
-static bool fresh_in_loop(Ctx *c, IrStmt *loop, const IrBuf *b) {
-  c->probe = b;
-  c->state = 0;
-  c->top = &loop->body;
-  ir_walk(&loop->body, probe_first, c);
-  return c->state == 1;
-}
-
 /* Loops are in program order, outer before inner: going backwards, inner loops are extended first. */
 static void extend_over_loops(Ctx *c, Life *l) {
   for (int changed = 1; changed;) {
@@ -121,7 +65,7 @@ static void extend_over_loops(Ctx *c, Life *l) {
       if (l->to < o->from || l->from > o->to) continue;
       if (l->from <= o->from && l->to >= o->to) continue;
       bool only_here = l->from >= o->from && l->to <= o->to;
-      if (only_here && fresh_in_loop(c, o->loop, l->buf)) continue;
+      if (only_here && memplan_fresh(c->p, o->loop, l->buf)) continue;
       l->from = l->from < o->from ? l->from : o->from;
       l->to = l->to > o->to ? l->to : o->to;
       changed = 1;
@@ -164,6 +108,22 @@ static bool place(Life **list, int n, int64_t limit, int64_t align, bool share) 
   return fits;
 }
 
+/* The most versions of pipelined buffers with which all would fit; 0: fewer do not help. */
+static int most_stages(Ctx *c, Space s, Life **list, int n) {
+  const ArchSpace *space = &c->p->arch->space[s];
+  int fits = 0;
+  for (int i = 0; i < n; i++)
+    if (list[i]->buf->versions > fits) fits = list[i]->buf->versions;
+  while (--fits > 0) {
+    for (int i = 0; i < n; i++) {
+      int64_t have = list[i]->buf->versions;
+      if (have > fits) list[i]->bytes = ir_buf_bytes(list[i]->buf) / have * fits;
+    }
+    if (place(list, n, space->physical, space->align, true)) break;
+  }
+  return fits < 0 ? 0 : fits;
+}
+
 static void overflow(Ctx *c, Space s, Life **list, int n) {
   /* The fullest moment: some live range begins there. */
   int64_t peak = -1;
@@ -192,11 +152,13 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   Diag *g = diag_add(c->p->diags, DIAG_MEM_OVERFLOW, biggest->loc,
                      "%s of %s holds %lld bytes, the buffers that are live together need %lld: %s", space_info[s].name,
                      c->p->arch->name, (long long)limit, (long long)peak, text_str(&t));
-  if (s == SPACE_L1 && product)
+  int stages = most_stages(c, s, list, n);
+  if (stages)
+    diag_fix(c->p->diags, g, "num_stages=%d: the largest that fits", stages);
+  else if (s == SPACE_L1 && product)
     diag_fix(c->p->diags, g,
              "loop over K: `for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2)`, copy tiles of 64 of K, and "
-             "accumulate with T.gemm "
-             "inside the loop");
+             "accumulate with T.gemm inside the loop");
   else if (s == SPACE_L0C)
     diag_fix(c->p->diags, g, "smaller output tiles: block_M * block_N * 4 bytes must fit");
   else

@@ -93,9 +93,17 @@ static IrExpr *add_version(IrKernel *k, IrExpr *e, const Probe *q) {
   }
 }
 
+/* `dim` counts the axes of the larger operand. */
+static void shift_dim(IrKernel *k, IrStmt *s, const IrBuf *b) {
+  const IrExpr *dim = ir_attr(s, ATTR_DIM);
+  if (!dim || s->n_args < 2) return;
+  if (s->args[s->op == OP_BROADCAST ? 1 : 0].region.buf == b) ir_set_attr(k, s, ATTR_DIM, ir_i32(k, dim->i + 1));
+}
+
 static bool version_stmt(IrStmt *s, void *user) {
   Probe *q = user;
   IrBuf *b = q->buf;
+  shift_dim(q->k, s, b);
   if (s->op == ST_STORE && s->store.buf == b) {
     IrExpr **idx = arena_array(q->k->module->arena, IrExpr *, b->rank);
     idx[0] = q->version;
@@ -116,17 +124,46 @@ static bool version_stmt(IrStmt *s, void *user) {
   return true;
 }
 
-static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b) {
+static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b, int n) {
   IrKernel *k = p->k;
   IrExpr *trip = ir_binary(k, EX_SUB, ir_var(k, loop->loop.var), loop->loop.lo);
   if (!ir_is_int(loop->loop.step, 1)) trip = ir_binary(k, EX_FDIV, trip, loop->loop.step);
-  Probe q = {.k = k, .loop = loop, .buf = b, .version = ir_binary(k, EX_MOD, trip, ir_i32(k, loop->loop.stages))};
+  Probe q = {.k = k, .loop = loop, .buf = b, .version = ir_binary(k, EX_MOD, trip, ir_i32(k, n))};
   for (int d = b->rank; d > 0; d--) b->shape[d] = b->shape[d - 1];
-  b->shape[0] = ir_i32(k, loop->loop.stages);
+  b->shape[0] = ir_i32(k, n);
   b->rank++;
+  b->versions = n;
   ir_walk(&loop->body, version_stmt, &q);
-  pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, loop->loop.stages,
-              loop->loop.var->name);
+  pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, n, loop->loop.var->name);
+}
+
+/* How many versions of b there is room for when nothing shares addresses. */
+static int room_for(const PassCtx *p, const IrBuf *b) {
+  int64_t free_bytes = p->arch->space[b->space].bytes;
+  if (b->space == SPACE_UB) free_bytes -= free_bytes / 8; /* vector ops need some scratch */
+  for (uint32_t i = 1; i < p->k->bufs.len; i++) {
+    const IrBuf *o = p->k->bufs.data[i];
+    if (o->space == b->space && !o->view && o != b) free_bytes -= ir_buf_bytes(o);
+  }
+  int64_t n = free_bytes / ir_buf_bytes(b);
+  return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+static bool has_both_sides(const IrKernel *k) {
+  bool cube = false, vector = false;
+  for (const IrStmt *s = k->body.first; s; s = s->next) cube |= s->op == ST_CUBE, vector |= s->op == ST_VECTOR;
+  return cube && vector;
+}
+
+/* Where cube and vector cores work in turns, the stages are first of all those of the hand-over between them: versions
+ * of tiles are taken as far as they fit. Elsewhere they are what was asked for, and too many do not fit (TL0600). */
+static int versions_for(PassCtx *p, const IrStmt *loop, const IrBuf *b) {
+  int asked = loop->loop.stages, room = has_both_sides(p->k) ? room_for(p, b) : asked;
+  if (room >= asked) return asked;
+  diag_add(p->diags, DIAG_PIPELINE_ROOM, b->loc,
+           "%%%s: %d versions for num_stages=%d do not fit %s beside the other buffers; it keeps %d", b->name, asked,
+           asked, space_info[b->space].name, room);
+  return room;
 }
 
 static bool has_view(const IrKernel *k, const IrBuf *b) {
@@ -144,7 +181,9 @@ static bool visit_loop(IrStmt *s, void *user) {
       continue;
     Probe q = {.k = p->k, .loop = s, .buf = b};
     ir_walk(&s->body, probe_stmt, &q);
-    if (q.inside && q.fresh && q.gm && uses_in(&s->body, b) == uses_in(&p->k->body, b)) give_versions(p, s, b);
+    if (!q.inside || !q.fresh || !q.gm || uses_in(&s->body, b) != uses_in(&p->k->body, b)) continue;
+    int n = versions_for(p, s, b);
+    if (n > 1) give_versions(p, s, b, n);
   }
   return true;
 }

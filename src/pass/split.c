@@ -75,6 +75,50 @@ static void keep_side(IrBlock *b, int side) {
   }
 }
 
+/* ---- snapshots whose sources are on the other side -------------------------------------------------------------- */
+
+typedef struct { bool *known; bool orphan; } Names;
+
+static bool note_names(IrStmt *s, void *user) {
+  Names *n = user;
+  if (s->op == ST_LET || s->op == ST_VAR) n->known[s->set.var->id] = true;
+  return true;
+}
+
+static void look_for_orphan(IrExpr *e, void *user) {
+  Names *n = user;
+  bool set_here = e->op == EX_VAR && (e->var->kind == VAR_LET || e->var->kind == VAR_MUT);
+  if (set_here && !n->known[e->var->id]) n->orphan = true;
+}
+static void look_in_expr(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_orphan, user); }
+
+static bool drop_orphans(IrBlock *b, Names *n) {
+  bool dropped = false;
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    n->orphan = false;
+    if (s->op == ST_LET || s->op == ST_VAR || s->op == ST_ASSIGN) ir_stmt_exprs(s, look_in_expr, n);
+    if (n->orphan) {
+      if (s->op != ST_ASSIGN) n->known[s->set.var->id] = false;
+      ir_remove(s);
+      dropped = true;
+      continue;
+    }
+    dropped |= drop_orphans(&s->body, n);
+    dropped |= drop_orphans(&s->alt, n);
+  }
+  return dropped;
+}
+
+/* Keeps what one side executes; a snapshot of what only the other side can read goes with all that depends on it. */
+static void keep_only(PassCtx *p, IrStmt *side) {
+  Names n = {arena_array(p->arena, bool, p->k->vars.len + 1), false};
+  keep_side(&side->body, side->op == ST_CUBE ? SIDE_CUBE : SIDE_VECTOR);
+  ir_walk(&side->body, note_names, &n);
+  while (drop_orphans(&side->body, &n)) {
+  }
+}
+
 /* Moves what follows the allocs into `side`. */
 static IrStmt *wrap(PassCtx *p, StmtOp op, Loc loc) {
   IrStmt *w = ir_new_stmt(p->k, op, loc);
@@ -171,8 +215,8 @@ bool pass_split(PassCtx *p) {
   IrStmt *first = wrap(p, seen & SIDE_CUBE ? ST_CUBE : ST_VECTOR, k->loc);
   IrStmt *cube = seen & SIDE_CUBE ? first : NULL;
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;
-  if (cube) keep_side(&cube->body, SIDE_CUBE);
-  if (vector) keep_side(&vector->body, SIDE_VECTOR);
+  if (cube) keep_only(p, cube);
+  if (vector) keep_only(p, vector);
   if (handed && vector && !k->vid) {
     k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
     if (!split_share(p, vector)) {

@@ -8,6 +8,12 @@
  *   backward  set; for { wait; E   D; set } wait      D of one iteration before E of the next: set once before the
  * loops, waited once after
  *
+ * A workspace may be read in the text before anything writes it: authors put the cube's statements first and the vector
+ * cores' after them, in one loop or in two loops of the same length. Then the order is not the text's: the n-th read of
+ * an iteration waits for the n-th write of it, and the next write for that read.
+ *
+ *   vector    wait back; D; set forward          cube    wait forward; E; set back
+ *
  * An edge goes when another of the same pipes sets later and waits earlier, or when, in the same loop, a forward one
  * already carries the signal from iteration to iteration. A kernel that sets cross-core flags itself keeps to them:
  * only the tiles are ordered here. */
@@ -18,11 +24,14 @@ typedef struct {
   Pipe src, dst;
   IrBlock *block;
   IrStmt *after, *before, *loop; /* children of block; loop: NULL for a forward edge, else where it is primed */
+  IrStmt *drain;                 /* where the last signal is taken, if that is another loop */
+  bool paired;
   const IrBuf *buf;
   Loc loc;
   bool dead;
 } Edge;
-typedef struct { PassCtx *p; bool by_hand, sync_all; uint32_t used; Vec(Edge) edges; } Ctx;
+typedef struct { const IrStmt *a, *b; } Loops; /* that run in step, one on each side */
+typedef struct { PassCtx *p; bool by_hand, sync_all; uint32_t used; Vec(Edge) edges; Vec(Loops) in_step; } Ctx;
 
 static IrStmt *cross(IrKernel *k, StmtOp op, Pipe pipe, int id, Loc loc) {
   IrStmt *s = ir_new_stmt(k, op, loc);
@@ -170,10 +179,142 @@ static void add_edge(Ctx *c, const Use *d, const Use *e, const IrBuf *buf) {
   }
 }
 
+/* ---- reads that stand before their writes ------------------------------------------------------------------------ */
+
+typedef struct { Use *d, *e; int n_d, n_e; IrBlock *of_d, *of_e; } Pairing;
+
+static bool same_length(const IrStmt *a, const IrStmt *b) {
+  if (!a || !b || a->op != ST_FOR || b->op != ST_FOR) return false;
+  const IrExpr *x = a->loop.step, *y = b->loop.step;
+  return ir_expr_equal(a->loop.lo, b->loop.lo) && ir_expr_equal(a->loop.hi, b->loop.hi) &&
+         (x && y ? ir_expr_equal(x, y) : x == y);
+}
+
+/* The blocks that pass the workspace on, one iteration after the other: one loop's, or those of two loops. */
+static bool find_blocks(Pairing *p) {
+  IrBlock *both = common_block(p->d->stmt, p->e->stmt);
+  IrStmt *outermost, *loop = both ? loop_of(both, &outermost) : NULL;
+  if (loop) {
+    p->of_d = p->of_e = &loop->body;
+    return true;
+  }
+  IrStmt *a = both ? child_of(both, p->d->stmt) : NULL, *b = both ? child_of(both, p->e->stmt) : NULL;
+  if (a == b || !same_length(a, b)) return false;
+  p->of_d = &a->body;
+  p->of_e = &b->body;
+  return true;
+}
+
+/* One side only writes and the other only reads, all of it in the blocks found. */
+static bool find_pairing(Ctx *c, Uses *u, Pairing *p) {
+  uint32_t most = u->uses.len + 1;
+  *p = (Pairing){.d = arena_array(c->p->arena, Use, most), .e = arena_array(c->p->arena, Use, most)};
+  if (!u->buf->is_work && u->buf->is_out) return false;
+  for (uint32_t i = 0; i < u->uses.len; i++) {
+    if (u->uses.data[i].write) p->d[p->n_d++] = u->uses.data[i];
+    else p->e[p->n_e++] = u->uses.data[i];
+  }
+  if (!p->n_d || !p->n_e || p->d->side == p->e->side || !find_blocks(p)) return false;
+  for (int i = 0; i < p->n_d; i++)
+    if (p->d[i].side != p->d->side || !child_of(p->of_d, p->d[i].stmt)) return false;
+  for (int i = 0; i < p->n_e; i++)
+    if (p->e[i].side != p->e->side || !child_of(p->of_e, p->e[i].stmt)) return false;
+  return true;
+}
+
+typedef struct { const IrVar *var; bool found; } Named;
+
+static void look_for_var(IrExpr *e, void *user) {
+  Named *n = user;
+  if (e->op == EX_VAR && e->var == n->var) n->found = true;
+}
+static void look_in_expr(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_var, user); }
+
+/* The same bytes in every iteration? Otherwise a tensor of the caller may well be read before it is written. */
+static bool same_place(const IrBlock *of, const Use *u, int n) {
+  Named name = {of->parent->op == ST_FOR ? of->parent->loop.var : NULL, false};
+  for (int i = 0; i < n; i++) ir_stmt_exprs(u[i].stmt, look_in_expr, &name);
+  return !name.found;
+}
+
+static bool may_pair(const Uses *u, const Pairing *p) {
+  return u->buf->is_work || (same_place(p->of_d, p->d, p->n_d) && same_place(p->of_e, p->e, p->n_e));
+}
+
+static bool read_first(const Pairing *p) { return p->e->stmt->id < p->d->stmt->id; }
+
+static bool in_step(const Ctx *c, const IrStmt *a, const IrStmt *b) {
+  for (uint32_t i = 0; i < c->in_step.len; i++)
+    if ((c->in_step.data[i].a == a && c->in_step.data[i].b == b) ||
+        (c->in_step.data[i].a == b && c->in_step.data[i].b == a))
+      return true;
+  return false;
+}
+
+static void put_pair(Ctx *c, const IrBuf *buf, const Use *from, const Use *to, IrBlock *of, IrBlock *into,
+                     bool primed) {
+  Edge x = {.to_vector = from->side == SIDE_CUBE, .src = from->pipe, .dst = to->pipe, .buf = buf, .paired = true};
+  x.loc = from->stmt->loc;
+  x.block = into;
+  x.after = child_of(of, from->stmt);
+  x.before = child_of(into, to->stmt);
+  if (primed) {
+    loop_of(of, &x.loop);
+    loop_of(into, &x.drain);
+  }
+  vec_push(c->p->arena, &c->edges, x);
+}
+
+/* Does the reading side, after its first read, hand over something that the writing side needs before its first write?
+ * Then the read is of what the iteration before wrote: a value carried from iteration to iteration. */
+static bool is_carried(Ctx *c, const Pairing *p) {
+  for (uint32_t i = 1; i < c->p->k->bufs.len; i++) {
+    Uses u = {c, c->p->k->bufs.data[i], {0}};
+    bool made = false, needed = false;
+    if (u.buf->space != SPACE_GM) continue;
+    ir_walk(&c->p->k->body, note_use, &u);
+    for (uint32_t j = 0; j < u.uses.len; j++) {
+      const Use *x = &u.uses.data[j];
+      made |= x->side == p->e->side && x->write && x->stmt->id > p->e->stmt->id && child_of(p->of_e, x->stmt);
+      needed |= x->side == p->d->side && !x->write && x->stmt->id < p->d->stmt->id && child_of(p->of_d, x->stmt);
+    }
+    if (made && needed) return true;
+  }
+  return false;
+}
+
+/* Pairs the writes and reads of a workspace; false: the order of the text holds. */
+static bool pair_uses(Ctx *c, Uses *u) {
+  Pairing p;
+  if (!find_pairing(c, u, &p) || !may_pair(u, &p) || is_carried(c, &p)) return false;
+  if (p.of_d == p.of_e ? !read_first(&p) : !in_step(c, p.of_d->parent, p.of_e->parent)) return false;
+  bool each = p.n_d == p.n_e;
+  int n = each ? p.n_d : 1;
+  for (int i = 0; i < n; i++) {
+    const Use *d = each ? &p.d[i] : &p.d[p.n_d - 1], *e = each ? &p.e[i] : &p.e[p.n_e - 1];
+    put_pair(c, u->buf, d, each ? e : p.e, p.of_d, p.of_e, false);
+    put_pair(c, u->buf, e, i + 1 < n ? &p.d[i + 1] : p.d, p.of_e, p.of_d, i + 1 == n);
+  }
+  pass_remark(c->p, "split", u->buf->loc,
+              "%%%s is read in the text before it is written: the two are paired by iteration", u->buf->name);
+  return true;
+}
+
+/* Two loops run in step when one of them reads a workspace that the other, further down, writes. */
+static void find_steps(Ctx *c, const IrBuf *b) {
+  Uses u = {c, b, {0}};
+  Pairing p;
+  ir_walk(&c->p->k->body, note_use, &u);
+  if (!u.uses.len || !find_pairing(c, &u, &p) || p.of_d == p.of_e) return;
+  if (read_first(&p) && may_pair(&u, &p) && !is_carried(c, &p))
+    vec_push(c->p->arena, &c->in_step, ((Loops){p.of_d->parent, p.of_e->parent}));
+}
+
 static void find_edges(Ctx *c, const IrBuf *b) {
   Uses u = {c, b, {0}};
   int sides = 0, writes = 0;
   ir_walk(&c->p->k->body, note_use, &u);
+  if (pair_uses(c, &u)) return;
   for (uint32_t i = 0; i < u.uses.len; i++) sides |= u.uses.data[i].side, writes += u.uses.data[i].write;
   if (sides != SIDE_BOTH || !writes) return;
   for (uint32_t i = 0; i < u.uses.len; i++)
@@ -185,7 +326,8 @@ static void find_edges(Ctx *c, const IrBuf *b) {
 
 /* Does y carry the signal of x? Both sit in the same block and join the same pipes. */
 static bool implies(const Edge *y, const Edge *x) {
-  if (x->to_vector != y->to_vector || x->src != y->src || x->dst != y->dst || x->block != y->block) return false;
+  if (x->paired || y->paired || x->block != y->block) return false;
+  if (x->to_vector != y->to_vector || x->src != y->src || x->dst != y->dst) return false;
   bool later = x->after->id <= y->after->id, earlier = y->before->id <= x->before->id;
   if (!x->loop) return !y->loop && later && earlier;
   return y->loop ? later && earlier : later || earlier;
@@ -210,7 +352,7 @@ static void write_down(Ctx *c, const Edge *e, int id) {
   ir_insert_after(e->after, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
   if (!e->loop) return;
   ir_insert_before(e->loop, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
-  ir_insert_after(e->loop, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
+  ir_insert_after(e->drain ? e->drain : e->loop, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
 }
 
 static bool find_cross(IrStmt *s, void *user) {
@@ -231,6 +373,8 @@ int split_hand_over(PassCtx *p) {
   ir_walk(&p->k->body, hand_tile, &c);
   int n = (int)(p->k->bufs.len - own);
   ir_renumber(p->k);
+  for (uint32_t i = c.by_hand || c.sync_all ? own : 1; i < p->k->bufs.len; i++)
+    if (p->k->bufs.data[i]->space == SPACE_GM) find_steps(&c, p->k->bufs.data[i]);
   for (uint32_t i = c.by_hand || c.sync_all ? own : 1; i < p->k->bufs.len; i++)
     if (p->k->bufs.data[i]->space == SPACE_GM) find_edges(&c, p->k->bufs.data[i]);
   prune(&c);
