@@ -14,8 +14,9 @@
  * a buffer) the flag rotates over as many ids as it needs: id = base + trip % n. Eight ids serve an ordered pair of
  * pipes; if they run out, `barrier all` takes the place of the flag, with a warning.
  *
- * Flags and barriers the user wrote count as they stand. With auto_sync off only temporaries of the compiler are
- * ordered. */
+ * Flags and barriers the user wrote count as they stand. With auto_sync off the pass orders what the user cannot see:
+ * temporaries, the instructions of one statement among themselves, and both ends of what the compiler made of a
+ * statement (find_made). */
 #include "sync.h"
 
 #include <string.h>
@@ -52,6 +53,7 @@ typedef struct {
   int32_t tick;
   int32_t *entry_tick, *iter;
   int32_t *trips; /* iterations of each loop in the trace */
+  bool *made;     /* by statement id: an instruction that the user's statement does not name */
   FlagState by_id[PIPE_COUNT][PIPE_COUNT][16]; /* flags written by hand, and ids on trial */
   bool hand_used[PIPE_COUNT][PIPE_COUNT][16];
   bool check_ids; /* flags that share an id are replayed as one */
@@ -129,7 +131,7 @@ static bool users_business(const Sync *y, const Entry *e, Pipe p) {
   bool temp = e->dep_buf[p]->id >= y->p->n_user_bufs;
   bool same_line = d->stmt->loc.line == e->stmt->loc.line && d->stmt->loc.file == e->stmt->loc.file &&
                    d->stmt->loc.col == e->stmt->loc.col;
-  return !temp && !same_line;
+  return !temp && !same_line && !y->made[d->stmt->id] && !y->made[e->stmt->id];
 }
 
 static bool replay_instr(Sync *y, uint32_t at) {
@@ -532,8 +534,25 @@ static bool note_hand_ids(IrStmt *s, void *user) {
   if ((s->op != ST_SET_FLAG && s->op != ST_WAIT_FLAG) || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL)
     return true;
   bool *used = y->hand_used[s->sync.src][s->sync.dst];
-  if (s->sync.id->op == EX_INT && s->sync.id->i >= 0 && s->sync.id->i < 16) used[s->sync.id->i] = true;
-  else memset(used, 1, 16);
+  IrRange id = ir_range(y->k, s->sync.id);
+  for (int64_t i = max_i64(id.lo, 0); i <= min_i64(id.hi, 15); i++) used[i] = true;
+  return true;
+}
+
+/* What the compiler made of a statement that became instructions of several pipes: the loads of L0 and the steps of a
+ * product, the fill or the conversion beside a DMA. Their author ordered "the product", "the copy"; that its parts stand
+ * on other pipes than the one he named is our doing. Found by location, so that a text resumes the same way. */
+typedef struct { Sync *y; Map *pipes; int round; } Made;
+static bool find_made(IrStmt *s, void *user) {
+  Made *m = user;
+  if (!ir_is_op(s) || op_info[s->op].pipe >= PIPE_COUNT) return true;
+  uint32_t here = map_get(m->pipes, (const char *)&s->loc, sizeof s->loc), pipe = 1u << op_info[s->op].pipe;
+  if (m->round == 0) {
+    map_set(m->y->p->arena, m->pipes, (const char *)&s->loc, sizeof s->loc, here | pipe);
+    return true;
+  }
+  const uint32_t product = 1u << PIPE_M | 1u << PIPE_MTE1, dma = 1u << PIPE_MTE2 | 1u << PIPE_MTE3;
+  m->y->made[s->id] = ((here & product) == product && (pipe & product)) || (pipe == 1u << PIPE_V && (here & dma));
   return true;
 }
 
@@ -550,6 +569,9 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   y->at_loop = arena_alloc(p->arena, sizeof(*y->at_loop) * n, 16);
   y->iter = arena_array(p->arena, int32_t, n);
   y->trips = arena_array(p->arena, int32_t, n);
+  y->made = arena_array(p->arena, bool, n);
+  Map pipes = {0};
+  for (int round = 0; round < 2; round++) ir_walk(&side->body, find_made, &(Made){y, &pipes, round});
   for (uint32_t i = 0; i < y->trace.events.len; i++) {
     const Event *e = &y->trace.events.data[i];
     if (e->kind == EV_ITER && e->arg >= y->trips[e->stmt->id]) y->trips[e->stmt->id] = e->arg + 1;

@@ -203,14 +203,70 @@ def test_expert_gemm(M, N, K):
     close(kernel(a, b), product(a, b), K, 1e-3)
 
 
-def test_expert_gemm_without_a_flag_is_a_race():
+def test_expert_gemm_orders_itself():
+    """The loads of L0 and the steps of one product stand on two pipes; neither end of them is left to the author."""
+    a, b = normal((300, 200)), normal((200, 500), seed=1)
+    kernel = tilelang.compile(expert_gemm(300, 500, 200, flags=False), out_idx=[-1])
+    close(kernel(a, b), product(a, b), 200, 1e-3)
+
+
+def mma_by_hand(flag):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, is_npu=True) as (cid, _):
+            a_l1, b_l1 = T.alloc_L1((64, 64), "float16"), T.alloc_L1((64, 64), "float16")
+            a_l0, b_l0 = T.alloc_L0A((64, 64), "float16"), T.alloc_L0B((64, 64), "float16")
+            c = T.alloc_L0C((64, 64), "float32")
+            with T.Scope("C"):
+                T.copy(A, a_l1)
+                T.copy(B, b_l1)
+                T.set_flag("mte2", "mte1", 0)
+                T.wait_flag("mte2", "mte1", 0)
+                T.copy(a_l1, a_l0)
+                T.copy(b_l1, b_l0)
+                T.set_flag("mte1", "m", 0)
+                T.wait_flag("mte1", "m", 0)
+                T.mma(a_l0, b_l0, c, init=True)
+                if flag:
+                    T.set_flag("m", "fix", 0)
+                    T.wait_flag("m", "fix", 0)
+                T.copy(c, C)
+
+    return tilelang.compile(main, out_idx=[-1])
+
+
+def test_mma_by_hand_without_a_flag_is_a_race():
     """A hand-written order that is missing is not repaired; the simulator finds it and names both lines."""
-    a, b = normal((128, 256)), normal((256, 256), seed=1)
-    kernel = tilelang.compile(expert_gemm(128, 256, 256, flags=False), out_idx=[-1])
+    a, b = normal((64, 64)), normal((64, 64), seed=1)
+    close(mma_by_hand(True)(a, b), product(a, b), 64)
     with pytest.raises(tilelang.KernelFault) as e:
-        kernel(a, b)
+        mma_by_hand(False)(a, b)
     assert e.value.code == "TL0805"
-    assert "T.copy(C_L0" in str(e.value) and "T.gemm_v0(" in str(e.value)
+    assert "T.copy(c, C)" in str(e.value) and "T.mma(" in str(e.value)
+
+
+def test_what_a_copy_adds_is_ordered_in_a_kernel_with_flags():
+    """The fill of a tail and the conversion before a store stand on pipe V; the author ordered the DMAs alone."""
+    n, t = 1900, 256
+
+    @T.prim_func
+    def main(A: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float16")):
+        with T.Kernel(4, is_npu=True) as (cid, vid):
+            a = T.alloc_ub((t,), "float32")
+            with T.Scope("V"):
+                for i in T.serial(1):
+                    T.copy(A[cid * 2 * t + vid * t], a)
+                    T.set_flag("mte2", "v", 0)
+                    T.wait_flag("mte2", "v", 0)
+                    T.tile.exp(a, a)
+                    T.set_flag("v", "mte3", 0)
+                    T.wait_flag("v", "mte3", 0)
+                    T.copy(a, C[cid * 2 * t + vid * t])
+                    T.set_flag("mte3", "mte2", 0)
+                    T.wait_flag("mte3", "mte2", 0)
+
+    a = normal(n, "float32")
+    np.testing.assert_allclose(tilelang.compile(main, out_idx=[-1])(a), np.exp(a).astype("float16"), rtol=1e-3)
 
 
 def test_expert_gemm_with_auto_sync():
