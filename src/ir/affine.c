@@ -3,7 +3,10 @@
  * An expression is read as a linear form  c + sum(coef * atom)  over atoms that are not linear themselves
  * (variables, quotients, element loads). Equal atoms cancel, so `%k * 64 + 64 - %k * 64` is 64. Bounds of the
  * remaining atoms come from loops, the grid and the definition of lets. Everything saturates: INT64_MIN / MAX mean
- * "open". */
+ * "open".
+ *
+ * A proof that numbers do not settle replaces an atom by a bound that is an expression: an index by its extent less 1,
+ * `x % n` by n - 1, `%i // n` by q - 1 where %i stays below q * n, `x // 64 * 64` by x. */
 #include "ir.h"
 
 enum { MAX_TERMS = 12, MAX_DEPTH = 40 };
@@ -94,11 +97,18 @@ static IrRange range_linear(const IrKernel *k, const Linear *l, int depth) {
   return r;
 }
 
+/* v is a factor of the extent, or of what is cut into the extent. */
+static bool is_factor(const IrExpr *extent, const IrVar *v) {
+  if (extent->op == EX_VAR) return extent->var == v;
+  if (extent->op == EX_MUL) return is_factor(extent->arg[0], v) || is_factor(extent->arg[1], v);
+  return extent->op == EX_FDIV && extent->arg[1]->op == EX_INT && extent->arg[1]->i > 0 && is_factor(extent->arg[0], v);
+}
+
 static bool is_size_symbol(const IrKernel *k, const IrVar *v) {
   for (uint32_t i = 0; i < k->params.len; i++) {
     const IrBuf *b = k->params.data[i].buf;
     for (int d = 0; b && d < b->rank; d++)
-      if (b->shape[d]->op == EX_VAR && b->shape[d]->var == v) return true;
+      if (is_factor(b->shape[d], v)) return true;
   }
   return false;
 }
@@ -151,19 +161,18 @@ static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth) {
     return e->op == EX_MIN ? (IrRange){min_i64(a.lo, b.lo), min_i64(a.hi, b.hi)}
                            : (IrRange){max_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
   }
-  case EX_FDIV:
-    if (e->arg[1]->op == EX_INT && e->arg[1]->i > 0) {
-      IrRange a = range_of(k, e->arg[0], depth + 1);
-      return (IrRange){div_floor(a.lo, e->arg[1]->i), div_floor(a.hi, e->arg[1]->i)};
-    }
-    return open;
-  case EX_MOD:
-    if (e->arg[1]->op == EX_INT && e->arg[1]->i > 0) {
-      IrRange a = range_of(k, e->arg[0], depth + 1);
-      if (a.lo >= 0 && a.hi < e->arg[1]->i) return a;
-      return (IrRange){0, e->arg[1]->i - 1};
-    }
-    return open;
+  case EX_FDIV: {
+    IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
+    if (b.lo < 1) return open;
+    return (IrRange){div_floor(a.lo, a.lo < 0 ? b.lo : b.hi), div_floor(a.hi, a.hi < 0 ? b.hi : b.lo)};
+  }
+  case EX_MOD: {
+    IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
+    if (b.lo < 1) return open;
+    if (a.lo >= 0 && a.hi < b.lo) return a;
+    int64_t hi = b.hi == INT64_MAX ? INT64_MAX : b.hi - 1;
+    return (IrRange){0, a.lo >= 0 ? min_i64(a.hi, hi) : hi};
+  }
   case EX_SELECT: {
     IrRange a = range_of(k, e->arg[1], depth + 1), b = range_of(k, e->arg[2], depth + 1);
     return (IrRange){min_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
@@ -189,6 +198,79 @@ static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth) {
 
 IrRange ir_range(const IrKernel *k, const IrExpr *e) { return range_of(k, e, 0); }
 
+/* e without its factor d, or NULL. */
+static IrExpr *without_factor(IrKernel *k, IrExpr *e, IrExpr *d) {
+  if (ir_expr_equal(e, d)) return ir_int(k, e->type, 1);
+  if (e->op == EX_INT && d->op == EX_INT && d->i > 0 && e->i % d->i == 0) return ir_int(k, e->type, e->i / d->i);
+  for (int i = 0; e->op == EX_MUL && i < 2; i++) {
+    IrExpr *q = without_factor(k, e->arg[i], d);
+    if (q) return ir_binary(k, EX_MUL, i ? e->arg[0] : q, i ? q : e->arg[1]);
+  }
+  return NULL;
+}
+
+/* An expression that e, which is not negative, stays below; NULL: none is known. */
+static IrExpr *below(IrKernel *k, IrExpr *e, int depth) {
+  if (depth > MAX_DEPTH) return NULL;
+  IrExpr *d = e->n == 2 ? e->arg[1] : NULL, *end;
+  switch (e->op) {
+  case EX_CAST: return below(k, e->arg[0], depth + 1);
+  case EX_MOD: return range_of(k, d, 0).lo > 0 ? d : NULL;
+  case EX_FDIV:
+    if (range_of(k, d, 0).lo < 1) return NULL;
+    end = below(k, e->arg[0], depth + 1);
+    return end ? without_factor(k, end, d) : NULL;
+  case EX_VAR: {
+    IrStmt *def = e->var->def;
+    for (uint32_t i = 0; i < k->grid.len; i++)
+      if (k->grid.data[i] == e->var) return k->grid_ext.data[i];
+    if (!def || range_of(k, e, 0).lo < 0) return NULL;
+    if (e->var->kind == VAR_LET) return below(k, def->set.value, depth + 1);
+    for (int i = 0; def->op == ST_PARALLEL && i < def->par.n; i++)
+      if (def->par.vars[i] == e->var) return def->par.ext[i];
+    return def->op == ST_FOR && def->loop.step->op == EX_INT && def->loop.step->i > 0 ? def->loop.hi : NULL;
+  }
+  default: return NULL;
+  }
+}
+
+/* Adds an upper bound of coef * atom that is no mere number, the first or the second one; false: there is none. */
+static bool add_bound(IrKernel *k, Linear *l, IrExpr *atom, int64_t coef, int which) {
+  if (which == 0 && coef > 0) {
+    IrExpr *end = below(k, atom, 0);
+    if (!end || end->op == EX_INT) return false;
+    linearize(l, end, coef, 0);
+    l->c -= coef;
+    return true;
+  }
+  if (which == 1 && coef < 0 && atom->op == EX_VAR && atom->var->kind == VAR_LOOP && atom->var->def->op == ST_FOR) {
+    const IrStmt *loop = atom->var->def;
+    if (loop->loop.lo->op == EX_INT || loop->loop.step->op != EX_INT || loop->loop.step->i <= 0) return false;
+    linearize(l, loop->loop.lo, coef, 0);
+    return true;
+  }
+  int64_t d = atom->op == EX_FDIV && atom->arg[1]->op == EX_INT ? atom->arg[1]->i : 0;
+  if (which == 0 || d <= 0 || coef % d) return false;
+  linearize(l, atom->arg[0], coef / d, 0);
+  if (coef < 0) l->c -= coef / d * (d - 1); /* x // d * d > x - d */
+  return true;
+}
+
+/* l <= 0 for all values of the variables, by numbers or with up to `swaps` atoms replaced by bounds. */
+static bool never_positive(IrKernel *k, const Linear *l, int swaps) {
+  if (!l->ok) return false;
+  if (range_linear(k, l, 0).hi <= 0) return true;
+  for (int i = 0; swaps && i < l->n; i++)
+    for (int which = 0; which < 2; which++) {
+      Term t = l->term[i];
+      Linear m = *l;
+      m.term[i] = m.term[--m.n];
+      if (t.coef > INT32_MAX || t.coef < -INT32_MAX || l->c > INT64_MAX / 4 || l->c < INT64_MIN / 4) continue;
+      if (add_bound(k, &m, (IrExpr *)t.atom, t.coef, which) && never_positive(k, &m, swaps - 1)) return true;
+    }
+  return false;
+}
+
 bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b) {
   if (a->op == EX_MIN && (ir_prove_le(k, a->arg[0], b) || ir_prove_le(k, a->arg[1], b))) return true;
   if (b->op == EX_MAX && (ir_prove_le(k, a, b->arg[0]) || ir_prove_le(k, a, b->arg[1]))) return true;
@@ -197,7 +279,7 @@ bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b) {
   Linear l = {.ok = true};
   linearize(&l, a, 1, 0);
   linearize(&l, b, -1, 0);
-  return l.ok && range_linear(k, &l, 0).hi <= 0;
+  return never_positive(k, &l, 3);
 }
 
 bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff) {

@@ -46,6 +46,7 @@ typedef struct {
   IrRegion gm, local;    /* clamped to the same extents */
   IrExpr *smaller;       /* bool: the window does not fill the local region; NULL: never */
   bool always_smaller;
+  bool all_or_nothing;   /* the window fills the local region wherever the guard holds */
   IrExpr *guard;         /* bool or NULL: a dimension of extent 1 lies inside the tensor */
 } Window;
 
@@ -74,7 +75,7 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
                         Window *w) {
   const IrRegion *src = into_local ? gm : local, *dst = into_local ? local : gm;
   Dims g = active_dims(gm), l = active_dims(local);
-  *w = (Window){*gm, *local, NULL, false, NULL};
+  *w = (Window){.gm = *gm, .local = *local};
   for (int d = 0; d < gm->buf->rank; d++) {
     if (!ir_is_int(gm->ext[d], 1)) continue;
     IrExpr *inside = op2(c, EX_LT, gm->off[d], gm->buf->shape[d]);
@@ -113,6 +114,7 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
     for (int i = 0; i < g.n; i++) w->gm.ext[g.dim[i]] = num(c, 1);
   if (w->guard) {
     IrExpr *outside = ir_unary(c->k, EX_LNOT, w->guard);
+    w->all_or_nothing = !w->smaller;
     w->smaller = w->smaller ? op2(c, EX_LOR, w->smaller, outside) : outside;
   }
   return true;
@@ -218,16 +220,20 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
   IrExpr *behind = NULL;
   bool offset_zero = true;
   for (int d = target.buf->rank - 2; d < target.buf->rank; d++) offset_zero &= d < 0 || ir_is_int(target.off[d], 0);
+  Out in = {c, NULL, s->loc};
+  if (w.all_or_nothing) in = emit_if(o, w.guard);
   if (w.smaller && (!to_l1 || offset_zero)) {
-    Out in = emit_if(o, w.always_smaller ? NULL : w.smaller);
+    Out fill = {c, NULL, s->loc};
+    if (w.all_or_nothing) fill.into = &o->into->last->alt;
+    else fill = emit_if(o, w.always_smaller ? NULL : w.smaller);
     IrExpr *pad = ir_attr(s, ATTR_PAD);
     if (!pad)
       pad = dtype_is_float(target.buf->type) ? ir_float(c->k, target.buf->type, 0) : ir_int(c->k, target.buf->type, 0);
     pad = ir_cast(c->k, target.buf->type, pad);
-    emit2(&in, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), target);
-    if (!to_l1) behind = pad;
+    emit2(&fill, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), target);
+    if (!to_l1 && !w.all_or_nothing) behind = pad;
   }
-  Out in = emit_if(o, w.guard);
+  if (!w.all_or_nothing) in = emit_if(o, w.guard);
   IrStmt *dma = emit2(&in, to_l1 ? OP_GM_TO_L1 : OP_GM_TO_UB, ir_arg_region(w.gm), w.local);
   if (behind) ir_set_attr(c->k, dma, ATTR_PAD, behind); /* or the DMA would spoil what the fill wrote */
   if (target.buf != local.buf) emit2(o, OP_COPY, ir_arg_region(target), local);

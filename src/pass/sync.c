@@ -540,7 +540,7 @@ static bool note_hand_ids(IrStmt *s, void *user) {
 }
 
 /* What the compiler made of a statement that became instructions of several pipes: the loads of L0 and the steps of a
- * product, the fill or the conversion beside a DMA. Their author ordered "the product", "the copy"; that its parts stand
+ * product, the fill or the conversion beside a DMA. The author ordered "the product", "the copy"; that its parts stand
  * on other pipes than the one he named is our doing. Found by location, so that a text resumes the same way. */
 typedef struct { Sync *y; Map *pipes; int round; } Made;
 static bool find_made(IrStmt *s, void *user) {
