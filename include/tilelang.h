@@ -123,6 +123,18 @@ typedef struct { const char *name, *family; int cube_cores, vector_cores, mhz; }
 /* The i-th chip; 0 past the end. */
 TL_API int tl_chip_at(int i, TlChip *out);
 
+/* ---- the machine ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+  const char *root;   /* directory that stands for /, NULL: this machine's */
+  const char *python; /* interpreter asked for torch_npu, NULL: python3 on PATH */
+} TlDoctor;
+/* What this machine has to build and launch kernels with - driver, firmware, devices, CANN, compiler, headers,
+ * torch_npu - whether the versions go together, and what to do. As text for people, or with json as {"tlc",
+ * "ready":bool,"findings":[{"what","health":"ok"|"missing"|"mismatch","needed":bool,"found","where","text","fix"}]}
+ * (the last four may be null). *ready: nothing that is needed is missing or does not go together. Needs no program. */
+TL_API const char *tl_doctor(TlContext *c, const TlDoctor *opt, int json, int *ready);
+
 #ifdef __cplusplus
 }
 #endif

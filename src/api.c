@@ -7,6 +7,7 @@
 #include "tilelang.h"
 
 #include "pass/pass.h"
+#include "rt/rt.h"
 #include "sim/sim.h"
 #include "target/target.h"
 
@@ -789,4 +790,17 @@ const char *tl_diags_json(TlContext *c) {
   }
   text_put(t, "]\n");
   return text_str(t);
+}
+
+/* ---- the machine ------------------------------------------------------------------------------------------ */
+
+const char *tl_doctor(TlContext *c, const TlDoctor *opt, int json, int *ready) {
+  ENTER(c, false, NULL);
+  Findings found = {0};
+  Text t;
+  text_init(&t, &c->arena);
+  bool ok = rt_doctor(&c->arena, opt && opt->root ? opt->root : "", opt ? opt->python : NULL, &found);
+  if (ready) *ready = ok;
+  (json ? rt_doctor_json : rt_doctor_text)(&t, &found, TL_VERSION);
+  return text_str(&t);
 }

@@ -52,8 +52,8 @@ ALLOWED_CALLS = {
 
 BANNED_NAMES = re.compile(r"^(util|common|helper|misc|manager)", re.I)
 CALLS = re.compile(r"(?<![\w.>])(_?exit|quick_exit|abort|assert|v?f?printf|f?puts|putchar|perror)\s*\(")
-# The modules of tilelang/ that talk to the C core: programs, and DLPack capsules.
-EXTENSION_USERS = ("kernel.py", "tensors.py")
+# The modules of tilelang/ that talk to the C core: programs, DLPack capsules, the machine and its devices.
+EXTENSION_USERS = ("kernel.py", "tensors.py", "device.py")
 # Tables that the Python API wants to be able to write.
 PYTHON_TABLES = re.compile(r"\s*static (?:struct )?(?:Py(?:Type|Method|Module|Member|GetSet)\w*|char \*names\[\])")
 # Where people keep their home directories; spelled in parts so that this line is not a finding.
@@ -340,7 +340,7 @@ def check_python(files, out):
             continue  # reported by check_sizes
         for node in ast.walk(tree):
             if imports(node, "_core") and path.name not in EXTENSION_USERS:
-                out.error(path, node.lineno, f"only {' and '.join(EXTENSION_USERS)} import the extension `_core`")
+                out.error(path, node.lineno, f"only {', '.join(EXTENSION_USERS)} import the extension `_core`")
         for node in top_level(tree.body):
             for heavy in ("torch", "onnx", "onnxruntime", "matplotlib", "dask"):
                 if imports(node, heavy):

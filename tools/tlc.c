@@ -23,12 +23,13 @@ static const char usage[] =
     "  explain   what was chosen and why: memories, addresses, flags, times\n"
     "  passes    list the passes in order\n"
     "  chips     list the chips\n"
+    "  doctor    what this machine has to build and launch kernels with, and what to do; needs no file\n"
     "\n"
     "  --chip NAME          the chip to lower for (tlc chips)\n"
     "  --no-auto-sync       keep only flags and barriers that are written in the text\n"
     "  --no-auto-memory     no reuse of addresses\n"
     "  --verify             read the printed text back after every pass\n"
-    "  --json               diagnostics, explain and sim results as JSON\n"
+    "  --json               diagnostics, explain, doctor and sim results as JSON\n"
     "  -o FILE              write the result (fmt, opt, emit, explain) to FILE\n"
     "\n"
     "  sim:\n"
@@ -38,11 +39,15 @@ static const char usage[] =
     "  --no-checks          functional run without the sanitizer\n"
     "  --threads N          host threads; 0: one for each host core\n"
     "\n"
-    "exit status: 0 done, 1 error in the program, 2 wrong usage or file\n";
+    "  doctor:\n"
+    "  --root DIR           look at the tree below DIR instead of this machine's\n"
+    "  --python EXE         the Python that torch_npu is looked for in; else python3 on PATH\n"
+    "\n"
+    "exit status: 0 done, 1 error in the program (doctor: something is missing), 2 wrong usage or file\n";
 
 typedef struct { const char *name, *value; } Setting;
 typedef struct {
-  const char *command, *file, *out, *chip, *target, *passes;
+  const char *command, *file, *out, *chip, *target, *passes, *root, *python;
   const char *files[64];
   int n_files;
   int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads;
@@ -76,7 +81,8 @@ static int parse_options(int argc, char **argv, Options *o) {
       {"--json", &o->json},                     {"--no-auto-sync", &o->no_auto_sync}, {"--verify", &o->verify},
       {"--no-auto-memory", &o->no_auto_memory}, {"--no-checks", &o->no_checks},       {"-w", &o->write_back}};
   const struct { const char *name; const char **value; } values[] = {
-      {"--chip", &o->chip}, {"-t", &o->target}, {"--target", &o->target}, {"-p", &o->passes}, {"-o", &o->out}};
+      {"--chip", &o->chip}, {"-t", &o->target}, {"--target", &o->target}, {"-p", &o->passes}, {"-o", &o->out},
+      {"--root", &o->root}, {"--python", &o->python}};
   for (int i = 2; i < argc; i++) {
     char *a = argv[i];
     int known = 0;
@@ -481,8 +487,18 @@ static int list_chips(void) {
   return OK;
 }
 
+static int run_doctor(const Options *o) {
+  TlContext *c = tl_open(NULL, NULL);
+  if (!c) exit(fail("no memory"));
+  int ready = 0;
+  const char *text = tl_doctor(c, &(TlDoctor){o->root, o->python}, o->json, &ready);
+  int status = text ? write_text(o->out, text) : FAILED;
+  tl_close(c);
+  return status ? status : ready ? OK : FAILED;
+}
+
 int main(int argc, char **argv) {
-  static const char *const commands[] = {"check", "fmt", "opt", "emit", "sim", "explain"};
+  static const char *const commands[] = {"check", "fmt", "opt", "emit", "sim", "explain", "doctor"};
   const char *command = argc > 1 ? argv[1] : "";
   if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
     fputs(usage, stdout);
@@ -503,6 +519,7 @@ int main(int argc, char **argv) {
   Options o = {.command = command};
   int status = parse_options(argc, argv, &o);
   if (status) return status;
+  if (!strcmp(command, "doctor")) return o.n_files ? fail("doctor takes no file") : run_doctor(&o);
   if (!o.n_files) return fail("%s needs a file; tlc help shows the usage", command);
   for (int i = 0; i < o.n_files; i++) {
     int s = run_file(&o, o.files[i]);

@@ -263,6 +263,20 @@ static PyObject *core_version(PyObject *m, PyObject *unused) {
   return text_or_none(tl_version());
 }
 
+static PyObject *core_doctor(PyObject *m, PyObject *args) {
+  (void)m;
+  int json, ready = 0;
+  TlDoctor opt = {0};
+  if (!PyArg_ParseTuple(args, "zzp:doctor", &opt.root, &opt.python, &json)) return NULL;
+  TlContext *c = tl_open(NULL, NULL);
+  if (!c) return PyErr_NoMemory();
+  const char *text;
+  WITHOUT_GIL(text = tl_doctor(c, &opt, json, &ready));
+  PyObject *result = Py_BuildValue("Ni", text_or_none(text), ready);
+  tl_close(c);
+  return result;
+}
+
 /* The head of the DLPack ABI (version 0): what a capsule named "dltensor" points to. */
 typedef struct {
   void *data;
@@ -302,6 +316,7 @@ static PyMethodDef core_methods[] = {
     {"chips", core_chips, METH_NOARGS, "[(name, family, cube cores, vector cores, MHz)]"},
     {"targets", core_targets, METH_NOARGS, "names of the writers"},
     {"version", core_version, METH_NOARGS, "version of the C core"},
+    {"doctor", core_doctor, METH_VARARGS, "doctor(root, python, json) -> (text, ready)"},
     {"dlpack", core_dlpack, METH_O, "dlpack(capsule) -> (address, code, bits, lanes, shape, strides or None)"},
     {NULL, NULL, 0, NULL},
 };
