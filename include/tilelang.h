@@ -71,6 +71,9 @@ TL_API const char *tl_explain_json(TlContext *c);
  * "shape":[int | "expr text"],"out":bool,"workspace":bool}],"grid":[int | "expr text"]} */
 TL_API const char *tl_signature_json(TlContext *c);
 
+/* The current IR as JSON, statement by statement: src/ir/json.c describes it. */
+TL_API const char *tl_program_json(TlContext *c);
+
 typedef struct {
   const char *name, *dtype; /* "f16" … */
   int bytes;                /* of one element */

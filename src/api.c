@@ -519,6 +519,15 @@ const char *tl_signature_json(TlContext *c) {
   return text_str(t);
 }
 
+const char *tl_program_json(TlContext *c) {
+  ENTER(c, false, NULL);
+  if (!c->module && !loaded(c, "the program")) return NULL;
+  Text text;
+  text_init(&text, &c->arena);
+  ir_json(&text, c->module);
+  return text_str(&text);
+}
+
 int tl_param_at(TlContext *c, int i, TlParam *out) {
   if (!c->module || i < 0 || i >= (int)c->module->kernel->params.len) return 0;
   const IrBuf *b = c->module->kernel->params.data[i].buf;

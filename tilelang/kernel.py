@@ -375,6 +375,16 @@ class Kernel:
                 "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source. "
                 "Fix: leave device= out or set TILELANG_DEVICE=sim to run on the simulated chip"
             )
+        got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
+        runs = self._variant(other) if other else self
+        runs._run(env, views, scalars)
+        self.last_run = runs.last_run
+        outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
+        return None if not outs else outs[0] if len(outs) == 1 else outs
+
+    def _bind(self, args, kwargs):
+        """What a call hands over: the objects given, their views and the scalars by parameter number, symbolic sizes,
+        shapes that differ from those declared, outputs and workspaces made for the call, the kind of the outputs."""
         got = self._collect(args, kwargs)
         views, scalars = {}, {}
         for i, obj in got.items():
@@ -399,9 +409,15 @@ class Kernel:
                 )
                 views[i] = view(made, self._who(i))
                 results[i] = made
-        runs = self._variant(other) if other else self
-        runs._run(env, views, scalars)
-        self.last_run = runs.last_run
+        return got, views, scalars, env, other, results, kind
+
+    def interpret(self, *args, **kwargs):
+        """Runs the program as written, statement by statement with numpy, and returns what a call returns: a second
+        opinion that shares neither the passes nor the simulator with it (docs/debugging.md)."""
+        from .debug.interpret import interpret_kernel
+
+        got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
+        interpret_kernel(self._variant(other) if other else self, views, scalars, env)
         outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
         return None if not outs else outs[0] if len(outs) == 1 else outs
 

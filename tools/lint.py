@@ -53,7 +53,7 @@ ALLOWED_CALLS = {
 BANNED_NAMES = re.compile(r"^(util|common|helper|misc|manager)", re.I)
 CALLS = re.compile(r"(?<![\w.>])(_?exit|quick_exit|abort|assert|v?f?printf|f?puts|putchar|perror)\s*\(")
 # The modules of tilelang/ that talk to the C core: programs, DLPack capsules, the machine and its devices.
-EXTENSION_USERS = ("kernel.py", "tensors.py", "device.py")
+EXTENSION_USERS = ("kernel.py", "tensors.py", "device.py", "core.py")
 # Tables that the Python API wants to be able to write.
 PYTHON_TABLES = re.compile(r"\s*static (?:struct )?(?:Py(?:Type|Method|Module|Member|GetSet)\w*|char \*names\[\])")
 # Where people keep their home directories; spelled in parts so that this line is not a finding.

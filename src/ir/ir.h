@@ -331,6 +331,7 @@ void ir_print(Text *t, const IrModule *m);           /* canonical: print(parse(p
 void ir_print_stmt(Text *t, const IrKernel *k, const IrStmt *s); /* one line, no location, no body */
 void ir_print_expr(Text *t, const IrExpr *e);
 void ir_print_region(Text *t, const IrRegion *r);
+void ir_json(Text *t, const IrModule *m);            /* json.c says what it holds */
 const char *ir_expr_str(Arena *a, const IrExpr *e);
 const char *ir_region_str(Arena *a, const IrRegion *r);                 /* "%a[0 +: 16, %k * 64 +: 64]" */
 const char *ir_shape_str(Arena *a, IrExpr *const *ext, int n);          /* "[64, 64]" */

@@ -100,6 +100,7 @@ static PyObject *program_signature_json(Program *p, PyObject *unused) {
   (void)unused;
   return ask(p, tl_signature_json);
 }
+static PyObject *program_program_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_program_json); }
 static PyObject *program_diags_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_diags_json); }
 static PyObject *program_diags_text(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_diags_text); }
 
@@ -197,6 +198,7 @@ static PyMethodDef program_methods[] = {
     METHOD(explain, METH_NOARGS, "what was chosen and why, for people"),
     METHOD(explain_json, METH_NOARGS, "the same as JSON"),
     METHOD(signature_json, METH_NOARGS, "parameters and grid as JSON"),
+    METHOD(program_json, METH_NOARGS, "the IR as JSON, statement by statement"),
     METHOD(emit, METH_VARARGS, "emit(target) -> C++ source or None"),
     METHOD(sim, METH_VARARGS | METH_KEYWORDS, "sim(args, checks=True, threads=0, max_faults=0) -> (ok, counts)"),
     METHOD(error_count, METH_NOARGS, "number of errors"),

@@ -31,6 +31,7 @@ static int compile(const char *text, size_t len, long k) {
   if (!c) return 1;
   if (tl_load(c, "fail.tl", text, len)) {
     tl_signature_json(c);
+    tl_program_json(c);
     TlLower opt = {.keep_text = 1, .verify_each = 1};
     if (tl_lower(c, &opt)) {
       tl_text(c);

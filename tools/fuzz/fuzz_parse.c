@@ -46,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (tl_load(c, "fuzz.tl", (const char *)data, size)) {
     reload(tl_text(c), "canonical text is not read back as itself");
     tl_signature_json(c);
+    tl_program_json(c);
     TlLower opt = {.verify_each = 1};
     if (tl_lower(c, &opt)) {
       reload(tl_text(c), "lowered text is not read back as itself");

@@ -1,0 +1,87 @@
+"""`interpret(text, *args)`: a kernel's IR text executed statement by statement with numpy.
+
+A second opinion: it shares neither the passes nor the simulator with a call of the kernel. It runs every level of the
+IR as written, in program order: no pipes, no flags within a core, no address is shared.
+"""
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..frontend.expr import Buffer, Var
+from ..language.dtypes import DType
+from .arith import const, np_dtype
+from .load import program
+from .machine import Lane, Run
+
+
+def as_array(obj, dtype, who="an argument"):
+    """A tensor of the caller as a numpy array over the same bytes."""
+    from ..tensors import check, view
+
+    v = view(obj, who)
+    check(v, who, dtype, None)
+    return over(v, dtype)
+
+
+def over(v, dtype):
+    """The bytes of a tensors.View as a numpy array."""
+    import ctypes
+
+    n = int(np.prod(v.shape)) * DType(dtype).itemsize
+    if n == 0:
+        return np.zeros(v.shape, np_dtype(dtype))
+    return np.ctypeslib.as_array((ctypes.c_uint8 * n).from_address(v.address)).view(np_dtype(dtype)).reshape(v.shape)
+
+
+def run(prog, arrays, scalars, sizes=None):
+    """A machine.Run of a Program: `arrays` and `scalars` by parameter number. Workspaces that are left out are made."""
+    tensors, values = {}, {}
+    for i, p in enumerate(prog.params):
+        if isinstance(p, Var):
+            values[id(p)] = const(scalars[i], p.dtype)
+    out = Run(prog, tensors, values, sizes)
+    scope = Lane(out, (), None, 0, 0)
+    for i, p in enumerate(prog.params):
+        if isinstance(p, Buffer):
+            shape = tuple(int(scope.value(s)) for s in p.shape)
+            if i not in arrays:
+                arrays[i] = poison(shape, p.dtype)
+            if arrays[i].shape != shape:
+                raise ArgumentError(f"{prog.name}: '{p.name}' has shape {arrays[i].shape}, wanted {shape}")
+            tensors[id(p)] = arrays[i]
+    return out
+
+
+def poison(shape, dtype):
+    """An array that nothing has written: bytes of ones (NaN, -1)."""
+    n = int(np.prod(shape)) * DType(dtype).itemsize
+    return np.full(n, 0xFF, np.uint8).view(np_dtype(dtype)).reshape(shape)
+
+
+def interpret(text, args, paths=None):
+    """Runs IR text. `args`: a tensor or number for each parameter, in order; None for a tensor makes one (poisoned).
+    Returns {parameter name: array} of the tensors; arrays given are written in place."""
+    prog = program(text, paths=paths)
+    given = list(args) + [None] * (len(prog.params) - len(args))
+    if len(args) > len(prog.params):
+        raise ArgumentError(f"{prog.name} takes {len(prog.params)} arguments, {len(args)} are given")
+    arrays, scalars = {}, {}
+    for i, (p, a) in enumerate(zip(prog.params, given)):
+        if isinstance(p, Var):
+            if a is None:
+                raise ArgumentError(f"{prog.name}: no value for the scalar '{p.name}'")
+            scalars[i] = a
+        elif a is not None:
+            arrays[i] = as_array(a, p.dtype, f"{prog.name}: argument '{p.name}'")
+    run(prog, arrays, scalars).go()
+    return {p.name: arrays[i] for i, p in enumerate(prog.params) if isinstance(p, Buffer)}
+
+
+def interpret_kernel(kernel, views, scalars, sizes):
+    """The IR text of a Kernel with the arguments of a call, by parameter number; `sizes` by name."""
+    prog = program(kernel.text, kernel.name + ".tl", kernel.traced.builder.paths)
+    n = len(kernel.sizes)  # the text names them first
+    values = {k: sizes[name] for k, name in enumerate(kernel.sizes)}
+    values.update((i + n, v) for i, v in scalars.items())
+    arrays = {i + n: over(v, kernel.params[i].dtype) for i, v in views.items()}
+    run(prog, arrays, values).go()
