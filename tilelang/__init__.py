@@ -15,6 +15,7 @@ from .errors import (
     TileLangError,
     TileLangWarning,
     UnknownNameError,
+    install_hooks,
 )
 from .jit import compile, jit
 from .kernel import Kernel, Kernel as JITKernel
@@ -24,6 +25,8 @@ from .pass_config import PassConfigKey
 from . import math  # noqa: E402 - after the names above, which `from .math` also binds
 
 __version__ = "0.1.0"
+
+install_hooks()
 
 _LATER = ("autotuner", "carver", "conformance", "engine", "intrinsics", "profiler", "sim", "utils")
 

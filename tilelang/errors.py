@@ -7,6 +7,7 @@ is the same, the core's). `CompileError` and `KernelFault` carry a list of them 
 
 import linecache
 import os
+import re
 import sys
 
 # number -> (severity, title); the 10xx lines are the Python section of src/base/diag.def (test/python compares them)
@@ -36,15 +37,14 @@ CODES = {
 }
 
 
-class TileLangError(Exception):
-    """Base of everything this package raises on purpose."""
-
-
-class TileLangWarning(UserWarning):
-    """Something was accepted but has no effect, or runs slower than it looks."""
-
-
 class Diagnostic:
+    """One finding.
+
+    `code` "TL0600"; `severity` "error", "warning" or "note"; `title` what all findings of this code have in common;
+    `text` the sentence with names and numbers; `file`, `line`, `col` the place, from 1 (line 0: there is none); `other`
+    a second place {"text", "file", "line", "col"} or None; `fix` what to change, or None. str() is the paragraph that
+    `tlc` prints too."""
+
     __slots__ = ("code", "severity", "title", "text", "file", "line", "col", "other", "fix")
 
     def __init__(self, code, text, file=None, line=0, col=0, other=None, fix=None, severity=None, title=None):
@@ -53,45 +53,74 @@ class Diagnostic:
         self.severity = severity or known[0]
         self.title = title or known[1]
         self.text, self.file, self.line, self.col = text, file, line, col
-        self.other = other  # {"text", "file", "line", "col"} or None
+        self.other = other
         self.fix = fix
 
-    def as_dict(self):
+    def to_dict(self):
+        """The fields as a dict, as `tlc --json` writes them."""
         return {k: getattr(self, k) for k in self.__slots__}
 
-    def __str__(self):
-        out = [f"{self.severity} {self.code}: {self.text}"]
-        out += _place(self.file, self.line, self.col)
+    def render(self, color=False):
+        """The paragraph; `color`: with terminal colours."""
+        paint = _PAINT if color else _PLAIN
+        word = paint[self.severity].format(f"{self.severity} {self.code}:")
+        out = [f"{_spot(self.file, self.line, self.col)}{word} {paint['text'].format(self.text)}"]
+        out += _source(self.file, self.line, self.col, paint)
         if self.other:
-            out.append(f"  also: {self.other['text']}")
-            out += _place(self.other.get("file"), self.other.get("line") or 0, self.other.get("col") or 0)
+            file, line, col = (self.other.get(k) for k in ("file", "line", "col"))
+            out.append(f"  see {_spot(file, line, col)}{self.other['text']}")
+            out += _source(file, line, col, paint)
         if self.fix:
-            out.append(f"  fix: {self.fix}")
+            out.append(f"  {paint['fix'].format('fix:')} {self.fix}")
         return "\n".join(out)
 
+    def __str__(self):
+        return self.render()
 
-def _place(file, line, col):
-    if not file or not line:
+
+_PLAIN = dict.fromkeys(("error", "warning", "note", "text", "caret", "fix"), "{}")
+_PAINT = {
+    "error": "\033[1;31m{}\033[0m",
+    "warning": "\033[1;35m{}\033[0m",
+    "note": "\033[1;36m{}\033[0m",
+    "text": "\033[1m{}\033[0m",
+    "caret": "\033[1;32m{}\033[0m",
+    "fix": "\033[1;32m{}\033[0m",
+}
+
+
+def _spot(file, line, col):
+    return f"{_short(file)}:{line}:{col}: " if file and line else ""
+
+
+def _source(file, line, col, paint):
+    """The line of the source with a caret below the column; nothing when it cannot be read."""
+    source = linecache.getline(file, line).rstrip() if file and line else ""
+    if not source.strip() or len(source) > 400:
         return []
-    out = [f"  at {_short(file)}:{line}:{col}"]
-    source = linecache.getline(file, line).rstrip() if os.path.isabs(file) or os.path.exists(file) else ""
-    if source.strip():
-        number = f"{line:5d}"
-        out.append(f"{number} | {source}")
-        out.append(f"{' ' * len(number)} | {' ' * max(col - 1, 0)}^")
-    return out
+    return ["    " + source.replace("\t", " "), f"    {' ' * max((col or 1) - 1, 0)}{paint['caret'].format('^')}"]
 
 
 def _short(path):
     try:
         rel = os.path.relpath(path)
-    except ValueError:
+    except (ValueError, OSError):
         return path
     return path if rel.startswith("..") else rel
 
 
-class CompileError(TileLangError):
-    """A kernel that cannot be compiled. `diagnostics` holds every one found; str() prints them all."""
+def wants_color(stream):
+    """Colour only on a terminal, and not where NO_COLOR is set (no-color.org)."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    try:
+        return stream.isatty() and os.environ.get("TERM") != "dumb"
+    except (AttributeError, ValueError):
+        return False
+
+
+class TileLangError(Exception):
+    """Base of everything this package raises on purpose. `diagnostics` holds every finding; str() prints them all."""
 
     def __init__(self, diagnostics):
         self.diagnostics = list(diagnostics)
@@ -99,6 +128,9 @@ class CompileError(TileLangError):
 
     def __str__(self):
         return "\n" + self.args[0] if self.args else ""
+
+    def __reduce__(self):  # other processes: the tuner's, pytest-xdist's
+        return (_remade, (type(self), self.diagnostics, dict(self.__dict__)))
 
     @property
     def errors(self):
@@ -108,10 +140,51 @@ class CompileError(TileLangError):
     def code(self):
         return self.errors[0].code if self.errors else None
 
+    def render(self, color=False):
+        """What a terminal shows: every finding, and where to read more."""
+        parts = [d.render(color) for d in self.diagnostics]
+        codes = list(dict.fromkeys(d.code for d in self.diagnostics))
+        return "\n\n".join(parts) + f"\n\nmore: python -m tilelang explain {' '.join(codes)}"
+
+    def to_dict(self):
+        """{"error": the class, "diagnostics": [Diagnostic.to_dict()]}"""
+        return {"error": type(self).__name__, "diagnostics": [d.to_dict() for d in self.diagnostics]}
+
     def as_json(self):
+        """The diagnostics as a JSON list, in the form of `tlc --json`."""
         import json
 
-        return json.dumps([d.as_dict() for d in self.diagnostics])
+        return json.dumps([d.to_dict() for d in self.diagnostics])
+
+    def _render_traceback_(self):
+        """What notebooks show in place of a traceback."""
+        return self.render(color=True).splitlines()
+
+
+def _remade(kind, diagnostics, state):
+    e = kind.__new__(kind)
+    TileLangError.__init__(e, diagnostics)
+    e.__dict__.update(state)
+    return e
+
+
+class TileLangWarning(UserWarning):
+    """Something was accepted but has no effect, or runs slower than it looks. `diagnostic` is the finding."""
+
+    diagnostic = None
+
+    def __init__(self, diagnostic):
+        if isinstance(diagnostic, Diagnostic):
+            self.diagnostic = d = diagnostic
+            diagnostic = f"{d.code}: {d.text}" + (f"; fix: {d.fix}" if d.fix else "")
+        super().__init__(diagnostic)
+
+    def to_dict(self):
+        return self.diagnostic.to_dict() if self.diagnostic else {"text": str(self)}
+
+
+class CompileError(TileLangError):
+    """A kernel that cannot be compiled."""
 
 
 class KernelFault(CompileError):
@@ -122,16 +195,26 @@ class UnknownNameError(CompileError, AttributeError):
     """`T.name` that does not exist."""
 
 
-class ArgumentError(TileLangError, TypeError, ValueError):
-    """A kernel call with an argument of the wrong kind: says which, what it is and what was wanted."""
+class _AtCall(TileLangError):
+    """One finding at the user's line; `fix` says what to change."""
 
-    code = "TL1030"
+    number = 0
+
+    def __init__(self, text, fix=None, at=None):
+        file, line, col = at or here()
+        super().__init__([Diagnostic(self.number, text, file, line, col, None, fix)])
 
 
-class DeviceError(TileLangError, RuntimeError):
+class ArgumentError(_AtCall, TypeError, ValueError):
+    """A call with an argument of the wrong kind: says which, what it is and what was wanted."""
+
+    number = 1030
+
+
+class DeviceError(_AtCall, RuntimeError):
     """The device asked for cannot be used."""
 
-    code = "TL1031"
+    number = 1031
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -179,12 +262,23 @@ def nearest(name, choices):
     return found[0] if found else None
 
 
-def warn(text, code=1020, at=None):
-    """A warning at the user's line through Python's own machinery."""
+def warn(text, code=1020, at=None, fix=None, other=None):
+    """A warning at the user's line (or at `at`) through Python's own machinery."""
     import warnings
 
-    file, line, _ = at or here()
-    warnings.warn_explicit(f"TL{code:04d}: {text}", TileLangWarning, file or "tilelang", line or 1)
+    file, line, col = at or here()
+    found = Diagnostic(code, text, file, line, col, other, fix, "warning")
+    warnings.warn_explicit(TileLangWarning(found), TileLangWarning, file or "tilelang", line or 1)
+
+
+def names_for_people(text):
+    """%a of IR text is 'a' in Python; what stands in backticks is IR and stays."""
+    parts = text.split("`")
+    parts[::2] = [_IR_NAME.sub(r"'\1'", p) for p in parts[::2]]
+    return "`".join(parts)
+
+
+_IR_NAME = re.compile(r"%([A-Za-z_][\w.]*\w|[A-Za-z_])")
 
 
 def from_core(entries, paths):
@@ -194,18 +288,54 @@ def from_core(entries, paths):
         other = e.get("other")
         if other:
             other = dict(other, file=paths.get(other.get("file"), other.get("file")))
+            other["text"] = names_for_people(other["text"])
         file = paths.get(e.get("file"), e.get("file"))
         out.append(
             Diagnostic(
                 e["code"],
-                e["text"],
+                names_for_people(e["text"]),
                 file,
                 e.get("line") or 0,
                 e.get("col") or 0,
                 other,
-                e.get("fix"),
+                names_for_people(e["fix"]) if e.get("fix") else None,
                 e["severity"],
                 e.get("title"),
             )
         )
     return out
+
+
+# ---- what an uncaught error looks like -------------------------------------------------------------------------------
+
+
+def _users_frames(tb):
+    """The lines of a traceback that are the user's: the inside of this package says nothing to them."""
+    import traceback
+
+    return [f for f in traceback.extract_tb(tb) if not f.filename.startswith(_PACKAGE)]
+
+
+def install_hooks():
+    """Uncaught errors of this package are shown as their message below the user's own frames, warnings as the same
+    paragraph; everything else goes where it went before. TILELANG_TRACEBACK=1 keeps Python's full traceback."""
+    import traceback
+    import warnings
+
+    before, format_before = sys.excepthook, warnings.formatwarning
+
+    def excepthook(kind, error, tb):
+        if not isinstance(error, TileLangError) or os.environ.get("TILELANG_TRACEBACK"):
+            return before(kind, error, tb)
+        frames = _users_frames(tb)
+        if len(frames) > 1:
+            sys.stderr.write("Traceback (most recent call last):\n" + "".join(traceback.format_list(frames)) + "\n")
+        sys.stderr.write(error.render(wants_color(sys.stderr)) + "\n")
+
+    def formatwarning(message, category, filename, lineno, line=None):
+        found = getattr(message, "diagnostic", None)
+        if found is None:
+            return format_before(message, category, filename, lineno, line)
+        return found.render(wants_color(sys.stderr)) + "\n"
+
+    sys.excepthook, warnings.formatwarning = excepthook, formatwarning

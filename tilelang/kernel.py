@@ -201,7 +201,7 @@ class Kernel:
                 raise CompileError([d for d in found if d.severity != "note"] or found)
             for d in found:
                 if d.severity == "warning":
-                    warn(d.text, int(d.code[2:]), (d.file, d.line, d.col))
+                    warn(d.text, int(d.code[2:]), (d.file, d.line, d.col), d.fix, d.other)
             self.diagnostics += found
             p.diags_clear()
         return p
@@ -372,8 +372,8 @@ class Kernel:
     def __call__(self, *args, **kwargs):
         if self.device == "ascend":
             raise DeviceError(
-                "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source. "
-                "Fix: leave device= out or set TILELANG_DEVICE=sim to run on the simulated chip"
+                "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source",
+                "leave device= out or set TILELANG_DEVICE=sim to run on the simulated chip",
             )
         got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
         runs = self._variant(other) if other else self
@@ -453,7 +453,7 @@ class Kernel:
             raise KernelFault(found)
         for d in found:
             if d.severity == "warning":
-                warn(d.text, int(d.code[2:]), (d.file, d.line, d.col))
+                warn(d.text, int(d.code[2:]), (d.file, d.line, d.col), d.fix, d.other)
 
     def __repr__(self):
         return f"<kernel {self.name}({', '.join(repr(p) for p in self.params)}) for {self.device}>"

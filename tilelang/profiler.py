@@ -85,8 +85,8 @@ def make_inputs(kernel, supply=TensorSupplyType.Auto, kind=None):
             continue
         if not all(isinstance(s, int) for s in p.shape):
             raise ArgumentError(
-                f"{kernel.name}: inputs cannot be made for '{p.name}', whose size is known only in a call; fix: give"
-                " them: input_tensors=[...]"
+                f"{kernel.name}: inputs cannot be made for '{p.name}', whose size is known only in a call",
+                "give them: input_tensors=[...]",
             )
         out.append(make_tensor(p.shape, p.dtype, supply, n, kind))
     return out

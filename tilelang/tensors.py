@@ -126,17 +126,17 @@ def _dlpack_view(obj, who):
 def check(v, who, dtype, rank):
     """Everything about a tensor argument except its sizes."""
     if v.device != "cpu":
-        raise ArgumentError(f"{who} is on {v.device}, the simulated chip reads host memory; fix: pass x.cpu()")
+        raise ArgumentError(f"{who} is on {v.device}, the simulated chip reads host memory", "pass x.cpu()")
     if v.dtype != dtype:
         raise ArgumentError(
-            f"{who} has dtype {v.dtype}, wanted {dtype}; "
-            f"fix: convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})"
+            f"{who} has dtype {v.dtype}, wanted {dtype}",
+            f"convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})",
         )
     if rank is not None and len(v.shape) != rank:
         raise ArgumentError(f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}")
     if not v.contiguous:
         raise ArgumentError(
-            f"{who} is not contiguous, shape {v.shape}; fix: pass numpy.ascontiguousarray(x) or x.contiguous()"
+            f"{who} is not contiguous, shape {v.shape}", "pass numpy.ascontiguousarray(x) or x.contiguous()"
         )
 
 

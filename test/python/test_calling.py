@@ -205,7 +205,7 @@ def test_nothing_to_do():
         (X.astype(np.float64), "argument 'X' has dtype float64, wanted float32"),
         (X[0], "argument 'X' has 1 dimensions, shape (64,), wanted 2"),
         (X[:4], "argument 'X' has shape (4, 64), wanted (8, 64): dimension 0 is 4, not 8"),
-        (np.ascontiguousarray(X.T).T, "argument 'X' is not contiguous, shape (8, 64); fix: pass numpy.ascontig"),
+        (np.ascontiguousarray(X.T).T, "argument 'X' is not contiguous, shape (8, 64)"),
         (3.0, "argument 'X' is float, wanted a tensor X: float32[8, 64]"),
         (None, "argument 'X' is NoneType, wanted a tensor"),
     ],
@@ -270,7 +270,7 @@ def test_wrong_options():
 def test_device(monkeypatch):
     kernel = copy_kernel(device="ascend")
     assert "Ascend C" in kernel.get_kernel_source()
-    with pytest.raises(DeviceError, match="running on the chip is not available yet.*TILELANG_DEVICE=sim"):
+    with pytest.raises(DeviceError, match="(?s)running on the chip is not available yet.*TILELANG_DEVICE=sim"):
         kernel(X)
     monkeypatch.setenv("TILELANG_DEVICE", "ascend")
     with pytest.raises(DeviceError):

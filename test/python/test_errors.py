@@ -384,3 +384,75 @@ def test_source_is_needed():
     exec("def f(X: T.Tensor((4,), 'float32')):\n    pass\n", space)
     e = error_of(lambda: T.prim_func(space["f"]))
     assert e.code == "TL1009"
+
+
+# ---- what a user sees of them ---------------------------------------------------------------------------------------
+
+
+def test_to_dict_and_pickle():
+    import pickle
+
+    e = error_of(in_kernel(lambda X, Y, x, y, n: T.gemm(x, y[0:32, :], x)))
+    found = e.to_dict()
+    assert found["error"] == "CompileError" and found["diagnostics"] == json.loads(e.as_json())
+    assert found["diagnostics"][0]["code"] == "TL0502" and found["diagnostics"][0]["other"]["line"] > 0
+    again = pickle.loads(pickle.dumps(e))
+    assert type(again) is CompileError and again.to_dict() == found and str(again) == str(e)
+    argument = tilelang.ArgumentError("x is 3", "pass a tensor", ("k.py", 3, 1))
+    assert pickle.loads(pickle.dumps(argument)).to_dict() == argument.to_dict()
+    assert argument.code == "TL1030" and argument.to_dict()["diagnostics"][0]["fix"] == "pass a tensor"
+
+
+PROGRAM = """
+import tilelang, tilelang.language as T
+
+def build():
+    @T.prim_func
+    def f(X: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_ub((64,), "float32")
+            T.copy(X, x, eviction_policy="first")
+            T.copy(x, X[0:32])
+
+build()
+"""
+
+
+def run_program(tmp_path, **env):
+    import os
+    import subprocess
+    import sys
+
+    file = tmp_path / "k.py"
+    file.write_text(PROGRAM)
+    env = {**os.environ, **env}
+    return subprocess.run([sys.executable, str(file)], capture_output=True, text=True, env=env, cwd=tmp_path)
+
+
+def test_an_uncaught_error_is_a_message_below_the_users_frames(tmp_path):
+    p = run_program(tmp_path)
+    assert p.returncode == 1 and p.stdout == ""
+    assert "k.py:9:13: warning TL1020: T.copy(eviction_policy=...) has no effect on Ascend\n    " in p.stderr
+    assert "k.py:10:13: error TL0501: T.copy moves 'x' of shape (64,)" in p.stderr
+    lines = p.stderr.splitlines()
+    assert lines[lines.index("                T.copy(x, X[0:32])") + 1] == "                ^"
+    assert p.stderr.rstrip().endswith("more: python -m tilelang explain TL0501")
+    assert p.stderr.count("File ") == 2 and "frontend" not in p.stderr and "\033" not in p.stderr
+    assert "frontend" in run_program(tmp_path, TILELANG_TRACEBACK="1").stderr
+
+
+def test_colour_only_on_a_terminal(monkeypatch):
+    from tilelang.errors import wants_color
+
+    class Terminal:
+        def isatty(self):
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert wants_color(Terminal()) and not wants_color(open("/dev/null"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_color(Terminal())
+    e = tilelang.ArgumentError("x is 3", "pass a tensor", ("k.py", 3, 1))
+    assert "\033[1;31merror TL1030:\033[0m" in e.render(color=True) and "\033" not in str(e)
+    assert e._render_traceback_()[0].startswith("k.py:3:1: ")
