@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { IrBuf *buf; uint32_t from, to; int64_t bytes; bool used, by_hand; } Life;
+/* from, to: the live range; first, last: the statements that name the buffer */
+typedef struct { IrBuf *buf; uint32_t from, to, first, last; int64_t bytes; bool used, by_hand, written; } Life;
 typedef struct { IrStmt *loop; uint32_t from, to; } Loop;
 typedef struct {
   PassCtx *p;
@@ -46,9 +47,12 @@ static bool collect(IrStmt *s, void *user) {
   Ctx *c = user;
   c->stmt = s;
   ir_stmt_exprs(s, touch_expr, c);
-  if (s->op == ST_STORE) touch(c, s->store.buf, s->id);
+  if (s->op == ST_STORE) touch(c, s->store.buf, s->id), c->life[ir_root(s->store.buf)->id].written = true;
   for (int i = 0; i < s->n_args; i++)
-    if (s->args[i].kind == ARG_REGION) touch(c, s->args[i].region.buf, s->id);
+    if (s->args[i].kind == ARG_REGION) {
+      touch(c, s->args[i].region.buf, s->id);
+      c->life[ir_root(s->args[i].region.buf)->id].written |= i >= ir_n_in(s->op);
+    }
   if (s->op == ST_FOR || s->op == ST_WHILE) {
     Loop l = {s, s->id, last_id(s)};
     vec_push(c->p->arena, &c->loops, l);
@@ -124,6 +128,34 @@ static int most_stages(Ctx *c, Space s, Life **list, int n) {
   return fits < 0 ? 0 : fits;
 }
 
+/* What would fit: the extent that most of the live bytes have in common, made as much smaller as it must be. */
+static void fix_overflow(Ctx *c, Diag *g, Life **list, int n, uint32_t at, int64_t limit) {
+  int64_t best = 0, extent = 0, rest = 0;
+  const char *name = NULL;
+  for (int i = 0; i < n; i++)
+    for (int d = 0; d < list[i]->buf->rank; d++) {
+      int64_t e = list[i]->buf->shape[d]->i, with = 0, without = 0;
+      if (e < 2 || at < list[i]->from || at > list[i]->to) continue;
+      for (int j = 0; j < n; j++) {
+        bool has = false;
+        if (at < list[j]->from || at > list[j]->to) continue;
+        for (int x = 0; x < list[j]->buf->rank; x++) has |= list[j]->buf->shape[x]->i == e;
+        *(has ? &with : &without) += ir_buf_bytes(list[j]->buf);
+      }
+      if (with < best || (with == best && e <= extent)) continue;
+      best = with, extent = e, rest = without, name = list[i]->buf->name;
+    }
+  double share = best ? (double)(limit - rest) / (double)best : 0;
+  int64_t fits = share > 0 ? (int64_t)((double)extent * share) : 0;
+  if (fits >= 16) fits -= fits % 16;
+  if (fits > 0)
+    diag_fix(c->p->diags, g, "make the tiles smaller: with %lld instead of %lld in the shape of %%%s and of the others "
+             "that have it they fit; or keep fewer buffers alive at the same time (T.Pipelined: fewer stages)",
+             (long long)fits, (long long)extent, name);
+  else
+    diag_fix(c->p->diags, g, "smaller tiles, or fewer buffers alive at the same time (T.Pipelined: fewer stages)");
+}
+
 static void overflow(Ctx *c, Space s, Life **list, int n) {
   /* The fullest moment: some live range begins there. */
   int64_t peak = -1;
@@ -145,7 +177,8 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
     if (list[i]->bytes > big) big = list[i]->bytes, biggest = b;
     text_printf(&t, "%s%%%s %s[", t.len ? ", " : "", b->name, dtype_info[b->type].name);
     for (int d = 0; d < b->rank; d++) text_printf(&t, "%s%lld", d ? ", " : "", (long long)b->shape[d]->i);
-    text_printf(&t, "] %lld B (%s)", (long long)list[i]->bytes, ir_loc_str(c->p->arena, c->p->module, b->loc));
+    text_printf(&t, "] %lld B (%s%s)", (long long)list[i]->bytes, b->id >= c->p->n_user_bufs ? "scratch of " : "",
+                ir_loc_str(c->p->arena, c->p->module, b->loc));
   }
   int64_t limit = c->p->arch->space[s].bytes;
   if (!biggest) return;
@@ -162,7 +195,24 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   else if (s == SPACE_L0C)
     diag_fix(c->p->diags, g, "smaller output tiles: block_M * block_N * 4 bytes must fit");
   else
-    diag_fix(c->p->diags, g, "smaller tiles, or fewer buffers alive at the same time (T.Pipelined: fewer stages)");
+    fix_overflow(c, g, list, n, at, limit);
+}
+
+/* Two buffers that the user placed share bytes while both are in use: kept, since it may be meant, and said. */
+static void hand_clash(Ctx *c, const Life *a, const Life *b) {
+  int64_t lo = max_i64(a->buf->addr, b->buf->addr);
+  int64_t hi = min_i64(a->buf->addr + a->bytes, b->buf->addr + b->bytes);
+  if (lo >= hi || a->last <= b->first || b->last <= a->first) return; /* one may take over in one statement */
+  if (!a->written || !b->written) return; /* two names of one value */
+  Diag *g = diag_add(c->p->diags, DIAG_MEM_CLASH, b->buf->loc,
+                     "%%%s (bytes %lld to %lld of %s) and %%%s (bytes %lld to %lld) share %lld bytes while both are in "
+                     "use: what is written to one is lost in the other",
+                     b->buf->name, (long long)b->buf->addr, (long long)(b->buf->addr + b->bytes - 1),
+                     space_info[b->buf->space].name, a->buf->name, (long long)a->buf->addr,
+                     (long long)(a->buf->addr + a->bytes - 1), (long long)(hi - lo));
+  diag_other(c->p->diags, g, a->buf->loc, "%%%s stands here", a->buf->name);
+  diag_fix(c->p->diags, g, "put %%%s at byte %lld, or leave its address to the compiler", b->buf->name,
+           (long long)round_up(a->buf->addr + a->bytes, c->p->arch->space[b->buf->space].align));
 }
 
 static bool hand_overlap(Ctx *c, Life **list, int n) {
@@ -176,6 +226,7 @@ static bool hand_overlap(Ctx *c, Life **list, int n) {
       diag_fix(c->p->diags, g, "use address %lld", (long long)round_up(a->addr, align));
       return false;
     }
+    for (int j = 0; j < i && list[i]->by_hand; j++) hand_clash(c, list[j], list[i]);
   }
   return true;
 }
@@ -238,6 +289,8 @@ bool pass_memplan(PassCtx *p) {
     bool temp = l->buf->id >= p->n_user_bufs;
     if (temp && (l->buf->space == SPACE_L0A || l->buf->space == SPACE_L0B))
       continue; /* a product loads what it reads: nothing lives on */
+    l->first = l->from;
+    l->last = l->to;
     extend_over_loops(&c, l);
     if (!p->auto_memory && !temp) l->from = 0, l->to = k->n_stmts; /* only temporaries of the compiler share */
   }

@@ -203,8 +203,11 @@ static IrStmt *clone_side(IrKernel *k, const IrStmt *cube) {
   return vector;
 }
 
+static bool no_side(IrStmt *s, void *user) { return (void)user, s->op != ST_CUBE && s->op != ST_VECTOR; }
+
 bool pass_split(PassCtx *p) {
   IrKernel *k = p->k;
+  bool by_hand = !ir_walk(&k->body, no_side, NULL);
   int handed = split_hand_over(p);
   bool ok = handed >= 0;
   if (ok) ir_walk(&k->body, find_conflict, (void *[]){p, &ok});
@@ -217,7 +220,7 @@ bool pass_split(PassCtx *p) {
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;
   if (cube) keep_only(p, cube);
   if (vector) keep_only(p, vector);
-  if (handed && vector && !k->vid) {
+  if ((handed || (cube && !by_hand)) && vector && !k->vid) {
     k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
     if (!split_share(p, vector)) {
       only_first_core(k, &vector->body);

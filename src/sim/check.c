@@ -134,7 +134,11 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
   if (!f) return;
   fault_other(c, f, "the other access: `%s`", inst_text(a, c, first.stmt));
   const char *p = pipe_info[first.pipe].name, *q = pipe_info[last.pipe].name;
-  if (oc != c)
+  if (oc != c && oc->block == c->block && first.stmt == last.stmt)
+    fault_fix(c, f,
+              "both vector cores of a block run this statement: let each take its own part (offsets with vid), or one "
+              "of them do it (`if vid == 0`)");
+  else if (oc != c)
     fault_fix(
         c, f,
         "order the two cores: a cross_set after the first access, a cross_wait with the same flag before the second");

@@ -6,7 +6,8 @@ that every op named here exists. Functions of the dialect that have no op yet ar
 
 from ..errors import UnknownNameError, fail, nearest, warn
 from ..frontend.builder import current
-from ..frontend.expr import Buffer, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
+from ..frontend.expr import Buffer, Element, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
+from .dtypes import int32
 from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element  # noqa: F401 - part of T.tile
 from .ops import region_of, scaled_cast
 
@@ -194,8 +195,9 @@ def broadcast(dst, src, axis=None):
         axis = 0 if isinstance(s.ext[-2], int) and s.ext[-2] == 1 else 1
     if axis is None and len(long) == 1:
         axis = 0 if same_size(long[0], cols) is not False else 1
-    if not long:
-        axis = 0 if axis is None else axis
+    if not long and axis is None:  # one element
+        fill(dst, Element(s.buf, tuple(wrap(o, int32) for o in s.off)))
+        return
     axis = None if axis is None else value_of(axis) % 2
     want = (cols, rows)[axis] if axis is not None else None
     if axis is None or len(long) > 1 or (long and same_size(long[0], want) is False):
