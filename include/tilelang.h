@@ -98,7 +98,9 @@ typedef struct {
   int64_t shape[6];   /* tensor: actual sizes */
   union { int64_t i; double f; } scalar;
 } TlArg;
-typedef struct { int checks; int threads; int max_faults; } TlSim;
+/* threads: of the host, 0: one a core. max_faults: 0: 8. schedule: 0: the usual order; else the seed of another order
+ * in which the chip's pipes may run; the numbers of a correct program are the same for every seed. */
+typedef struct { int checks; int threads; int max_faults; unsigned long long schedule; } TlSim;
 typedef struct {
   int64_t blocks, instructions, gm_read_bytes, gm_write_bytes;
   int32_t cores_used, cores; /* of the kind the kernel runs on */

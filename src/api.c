@@ -685,7 +685,7 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
   }
   _Static_assert(sizeof in->shape == sizeof args->shape, "tilelang.h and sim.h agree about ranks");
   if (!add_workspaces(c, in, args, n_args)) return 0;
-  SimOptions so = {o->checks != 0, o->threads, o->max_faults};
+  SimOptions so = {o->checks != 0, o->threads, o->max_faults, o->schedule};
   SimResult r = {0};
   uint32_t before = c->diags.n_errors;
   bool ok = sim_run(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, &r);

@@ -76,6 +76,19 @@ def test_sim(tlc, golden, path):
     run_golden(tlc, golden, path, "sim")
 
 
+@pytest.mark.parametrize("path", inputs("sim"), ids=name)
+def test_any_schedule(tlc, path):
+    """In whatever order pipes happen to run: the same numbers, or the same kinds of faults."""
+
+    def outcome(seed):
+        status, out, err = tlc("sim", "--schedule", seed, *options(path), path.name, cwd=path.parent)
+        return status, re.findall(r"crc32 \w+", out), sorted(set(re.findall(r"error (TL\d+)", err)))
+
+    usual = outcome(0)
+    for seed in (1, 2, 3):
+        assert outcome(seed) == usual, f"seed {seed}"
+
+
 def test_every_rule_has_a_test():
     rules = re.findall(r"^(\d+)\. .* TL(\d+)$", (TEST_DIR.parent / "docs" / "ir.md").read_text(), re.M)
     codes = re.findall(r"^DIAG\(RULE_\w+, (\d+),", (TEST_DIR.parent / "src/base/diag.def").read_text(), re.M)

@@ -38,6 +38,7 @@ static const char usage[] =
     "  --out NAME=FILE.npy  save a tensor afterwards\n"
     "  --no-checks          functional run without the sanitizer\n"
     "  --threads N          host threads; 0: one for each host core\n"
+    "  --schedule SEED      another order of the pipes that the chip allows; 0: the usual one\n"
     "\n"
     "  doctor:\n"
     "  --root DIR           look at the tree below DIR instead of this machine's\n"
@@ -51,6 +52,7 @@ typedef struct {
   const char *files[64];
   int n_files;
   int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads;
+  unsigned long long schedule;
   Setting args[MAX_SETTINGS], outs[MAX_SETTINGS];
   int n_args, n_outs;
 } Options;
@@ -105,6 +107,7 @@ static int parse_options(int argc, char **argv, Options *o) {
     if (!strcmp(a, "--arg")) status = add_setting(o->args, &o->n_args, value);
     else if (!strcmp(a, "--out")) status = add_setting(o->outs, &o->n_outs, value);
     else if (!strcmp(a, "--threads")) o->threads = atoi(value);
+    else if (!strcmp(a, "--schedule")) o->schedule = strtoull(value, NULL, 10);
     else if (!known) return fail("unknown option %s; tlc help lists the options", a);
     if (status) return status;
   }
@@ -395,7 +398,7 @@ static void print_tensor(const Options *o, const Tensor *t, const int64_t *shape
 }
 
 static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int n) {
-  TlSim s = {.checks = !o->no_checks, .threads = o->threads};
+  TlSim s = {.checks = !o->no_checks, .threads = o->threads, .schedule = o->schedule};
   TlSimResult r;
   if (!tl_sim(c, args, n, &s, &r)) return FAILED;
   int printed = 0, status = OK;

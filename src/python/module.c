@@ -161,11 +161,11 @@ static int read_arg(PyObject *o, TlArg *arg) {
 }
 
 static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"args", "checks", "threads", "max_faults", NULL};
+  static char *names[] = {"args", "checks", "threads", "max_faults", "schedule", NULL};
   PyObject *list;
   TlSim opt = {.checks = 1};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|pii:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
-                                   &opt.max_faults))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|piiK:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
+                                   &opt.max_faults, &opt.schedule))
     return NULL;
   Py_ssize_t n = PyList_Size(list);
   TlArg *values = PyMem_Calloc((size_t)n + 1, sizeof *values);
@@ -200,7 +200,8 @@ static PyMethodDef program_methods[] = {
     METHOD(signature_json, METH_NOARGS, "parameters and grid as JSON"),
     METHOD(program_json, METH_NOARGS, "the IR as JSON, statement by statement"),
     METHOD(emit, METH_VARARGS, "emit(target) -> C++ source or None"),
-    METHOD(sim, METH_VARARGS | METH_KEYWORDS, "sim(args, checks=True, threads=0, max_faults=0) -> (ok, counts)"),
+    METHOD(sim, METH_VARARGS | METH_KEYWORDS,
+           "sim(args, checks=True, threads=0, max_faults=0, schedule=0) -> (ok, counts)"),
     METHOD(error_count, METH_NOARGS, "number of errors"),
     METHOD(diags_json, METH_NOARGS, "diagnostics as JSON"),
     METHOD(diags_text, METH_NOARGS, "diagnostics for a terminal"),

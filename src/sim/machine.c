@@ -4,7 +4,12 @@
  * Scheduling is eager and has a fixed order: core after core, S until it must wait, then each pipe until its head must
  * wait; over and over while something moves. So the order, and with it every result, is the same in every run. When
  * nothing moves and a core is not done, that is a deadlock. What a pipe may do is asked of may_issue(), which changes
- * nothing; issue() does it. */
+ * nothing; issue() does it.
+ *
+ * With a seed (Sim.schedule) the order is another one that the chip allows, for tests: each pipe, S among them, has a
+ * random priority that changes now and then, and the first that may move makes one step. So pipes starve and run ahead
+ * as far as flags let them; on a pipe that is not in order an instruction may pass the one before it. The seed and the
+ * block fix the order. */
 #include "machine.h"
 
 #include <string.h>
@@ -84,8 +89,8 @@ static bool charge(Core *c, int32_t pc) {
   return false;
 }
 
-/* Runs S until it must wait or is done. True if it got anywhere. */
-static bool run_s(Core *c) {
+/* Runs S until it must wait or is done, or for `one` statement that others can see. True if it got anywhere. */
+static bool run_s(Core *c, bool one) {
   Reg *r = c->reg;
   const Code *code = c->prog->code;
   int32_t pc = c->pc;
@@ -119,9 +124,13 @@ static bool run_s(Core *c) {
         c->pc = pc - 1;
         return moved;
       }
+      if (one) return c->pc = pc, true;
       break;
     case C_LOAD: s_load(c, q); break;
-    case C_STORE: s_store(c, q); break;
+    case C_STORE:
+      s_store(c, q);
+      if (one) return c->pc = pc, true;
+      break;
     case C_CAST: r[q->d] = scalar_cast((DType)q->aux, (DType)q->b, r[q->a]); break;
     case C_BITS: r[q->d] = scalar_bits((DType)q->aux, (DType)q->b, r[q->a]); break;
     case C_INT + EX_ADD:
@@ -185,7 +194,9 @@ static void core_init(Machine *m, Core *c, const Program *prog, int32_t index, i
   c->sent = arena_array(a, CrossFlag, n_cross * CROSS_MODES);
   for (int f = 0; f < n_cross * (1 + CROSS_MODES); f++) {
     CrossFlag *x = f < n_cross ? &c->cross[f] : &c->sent[f - n_cross];
-    if (s->checks) x->clocks = arena_array(a, uint32_t, (int64_t)CROSS_RING * m->n_comp);
+    if (!s->checks) continue;
+    x->clocks = arena_array(a, uint32_t, (int64_t)CROSS_RING * m->n_comp);
+    x->gone = arena_array(a, uint32_t, (int64_t)CROSS_RING * m->n_comp);
   }
 }
 
@@ -206,6 +217,8 @@ void machine_init(Machine *m, Sim *s, int32_t n_blocks) {
   }
   if (s->checks) m->gm = gm_shadow_new(m);
 }
+
+static void cross_clear(CrossFlag *x) { x->head = x->tail = x->known = 0; }
 
 /* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is
  * ordered before. */
@@ -234,17 +247,73 @@ static void core_start(Core *c, int64_t block) {
   }
   for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++)
     c->flag[f].set = c->flag[f].wait_tick = c->flag[f].first = 0;
-  for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) c->cross[f].head = c->cross[f].tail = 0;
-  for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) c->sent[f].head = c->sent[f].tail = 0;
+  for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) cross_clear(&c->cross[f]);
+  for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) cross_clear(&c->sent[f]);
   for (int p = 0; p < CORE_PIPES; p++) {
     PipeQueue *q = &c->pipe[p];
     q->head = q->tail = 0;
     q->stale = false;
-    for (int32_t o = 0; o < c->m->n_cores && c->m->n_comp; o++)
+    for (int32_t o = 0; o < c->m->n_cores && c->m->n_comp; o++) {
       for (int x = 0; x < CORE_PIPES; x++) q->seen[o * COMPS + x] = c->m->core[o].pipe[x].tick;
+      q->seen[o * COMPS + S_ORDER] = c->m->core[o].s_order;
+    }
   }
 }
 
+static bool at_end(const Machine *m) {
+  for (int32_t i = 0; i < m->n_cores; i++)
+    if (m->core[i].state != S_DONE || !pipes_empty(&m->core[i])) return false;
+  return true;
+}
+
+static uint32_t draw(Machine *m) { /* splitmix64 */
+  uint64_t z = m->random += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return (uint32_t)(z >> 32);
+}
+
+/* Pipe V starts an instruction before the results of the one before are there. */
+static void maybe_pass(Machine *m, Core *c, Pipe p) {
+  PipeQueue *q = &c->pipe[p];
+  if (pipe_info[p].in_order || q->tail - q->head < 2 || draw(m) % 2) return;
+  Entry *first = &q->ring[q->head % q->depth], *second = &q->ring[(q->head + 1) % q->depth];
+  if (first->inst->op >= OP_COUNT || second->inst->op >= OP_COUNT || first->has_clock) return;
+  Entry e = *first;
+  *first = *second;
+  *second = e;
+}
+
+/* One step of the pipe of highest priority that may move; false: none may. */
+static bool seeded_step(Machine *m) {
+  int32_t best = -1;
+  for (int32_t x = 0; x < m->n_cores * CORE_PIPES; x++) {
+    const Core *c = &m->core[x / CORE_PIPES];
+    Pipe p = (Pipe)(x % CORE_PIPES);
+    if (best >= 0 && m->priority[x] <= m->priority[best]) continue;
+    if (p == PIPE_S ? s_may_run(c) : c->pipe[p].head != c->pipe[p].tail && may_issue(c, p)) best = x;
+  }
+  if (best < 0) return false;
+  if (best % CORE_PIPES == PIPE_S) run_s(&m->core[best / CORE_PIPES], true);
+  else {
+    maybe_pass(m, &m->core[best / CORE_PIPES], (Pipe)(best % CORE_PIPES));
+    issue(&m->core[best / CORE_PIPES], (Pipe)(best % CORE_PIPES));
+  }
+  if (draw(m) % 8 == 0) m->priority[best] = draw(m);
+  return true;
+}
+
+static void run_seeded(Machine *m, int64_t block) {
+  int32_t n = m->n_cores * CORE_PIPES;
+  if (!m->priority) m->priority = arena_array(&m->arena, uint32_t, n);
+  m->random = m->sim->schedule + (uint64_t)block * UINT64_C(0xd1342543de82ef95);
+  for (int32_t x = 0; x < n; x++) m->priority[x] = draw(m);
+  while (seeded_step(m))
+    if (m->block_faults >= m->sim->max_faults) return;
+  if (m->hung) return;
+  if (!at_end(m)) report_deadlock(m);
+  else if (m->sim->checks) report_flags_left(m);
+}
 
 static void run_cores(Machine *m) {
   for (bool moved = true, done = false; moved && !done;) {
@@ -252,7 +321,7 @@ static void run_cores(Machine *m) {
     done = true;
     for (int32_t i = 0; i < m->n_cores; i++) {
       Core *c = &m->core[i];
-      if (s_may_run(c)) moved |= run_s(c);
+      if (s_may_run(c)) moved |= run_s(c, false);
       for (Pipe p = (Pipe)1; p < (Pipe)CORE_PIPES; p++)
         while (c->pipe[p].head != c->pipe[p].tail && may_issue(c, p)) {
           issue(c, p);
@@ -262,18 +331,20 @@ static void run_cores(Machine *m) {
       if (m->block_faults >= m->sim->max_faults) return;
     }
     if (!moved && !done) {
-      report_deadlock(m);
+      if (!m->hung) report_deadlock(m);
       return;
     }
   }
-  if (m->sim->checks) report_flags_left(m);
+  if (m->sim->checks && !m->hung) report_flags_left(m);
 }
 
 void machine_run(Machine *m, int64_t first_block) {
   m->block_faults = 0;
+  m->hung = false;
   m->spin = SPIN;
   m->budget = INT64_C(1) << 28;
   if (m->gm) gm_shadow_reset(m);
   for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
-  run_cores(m);
+  if (m->sim->schedule) run_seeded(m, first_block);
+  else run_cores(m);
 }

@@ -18,7 +18,8 @@
 enum {
   MAX_ARGS = 5,
   CORE_PIPES = PIPE_ALL, /* pipes with a queue: all but the pseudo pipe ALL */
-  COMPS = 8,             /* clock components a core, at least CORE_PIPES */
+  S_ORDER = CORE_PIPES,  /* clock component: statements of synchronisation that S has passed */
+  COMPS = 8,             /* clock components a core: the pipes and S_ORDER */
   FLAG_CLOCKS = 4,
   SEQ_RING = 256,
   CROSS_MODES = 3,
@@ -26,7 +27,7 @@ enum {
   NO_REG = -1
 };
 _Static_assert((int)PIPE_S == 0, "pipe loops start after S");
-_Static_assert((int)CORE_PIPES <= (int)COMPS, "a clock component for every pipe");
+_Static_assert((int)S_ORDER < (int)COMPS, "a clock component for every pipe, one for the order of S");
 
 typedef union { int64_t i; double f; } Reg; /* integers and bool sign- or zero-extended; floats exact in double */
 
@@ -213,15 +214,17 @@ typedef struct {
 typedef struct {
   uint32_t set;          /* pending sets; more than 1 is a fault */
   uint32_t first;        /* place of the oldest in `clocks` */
-  uint32_t wait_tick;    /* tick of the destination pipe when it last consumed the flag */
+  uint32_t wait_tick;    /* when the destination pipe last consumed the flag: tick, or S_ORDER of pipe S */
   const Inst *setter, *waiter;
   uint32_t *clocks;      /* one for each pending set, up to FLAG_CLOCKS; NULL before the first set */
 } Flag;
 
 typedef struct {
   uint32_t head, tail;  /* pending sets: tail - head */
+  uint32_t known;       /* sets that were taken before the last set, whatever the schedule: known <= head */
   uint32_t *clocks;     /* one clock a pending set */
-  const Inst *setter[CROSS_RING];
+  uint32_t *gone;       /* one clock a taken set from `known` on: when it was taken */
+  const Inst *setter[CROSS_RING], *taker;
 } CrossFlag;
 
 typedef enum {
@@ -241,6 +244,7 @@ typedef struct Core {
   Reg *reg;
   int32_t pc;
   uint32_t seq;      /* instructions and element accesses S has issued */
+  uint32_t s_order;  /* statements of synchronisation S has passed */
   SState state;
   const Inst *at;    /* what S waits in */
   uint8_t all;       /* sync_all: 0 on the way, 1 arrived, 2 released */
@@ -283,9 +287,12 @@ typedef struct Machine {
   FaultList faults;
   Map fault_keys;
   int32_t block_faults; /* in the block under way */
+  bool hung;            /* a set found no room: what does not move later is its fault */
   Vec(GmAccess) log;
   int64_t budget, spin; /* backward jumps left: in all, and until S does something others can see */
   int64_t instructions, gm_read, gm_write;
+  uint64_t random;      /* state, with a seeded schedule */
+  uint32_t *priority;   /* [core][pipe], with a seeded schedule */
   uint8_t *scratch;     /* SCRATCH bytes, 64-byte aligned: unpacked operands of the cube */
 } Machine;
 
@@ -298,6 +305,7 @@ typedef struct Sim {
   SimBuf *buf; /* by buffer id */
   uint32_t n_buf;
   Program prog[2]; /* cube, vector */
+  uint64_t schedule; /* seed of the order in which pipes move; 0: fixed */
   const IrStmt **who; /* statement of each id of an instruction or element */
   Reg *param;      /* by variable id: scalar parameters */
   int64_t blocks, grid[3];

@@ -4,8 +4,11 @@
  * Order is kept in vector clocks: `seen` of a pipe says, for every pipe of every core, up to which of its instructions
  * all effects are known to be there. set_flag hands the setter's clock to the pipe that waits; so do cross-core flags,
  * barriers and sync_all. An instruction also starts after what S had seen when it issued it, for S blocks while it
- * waits - but not after loads and stores of S itself, which need a flag like those of any pipe. A pipe that is not in
- * order (V) does not know its own instructions done until a barrier. */
+ * waits (S_ORDER counts these waits) - but not after loads and stores of S itself, which need a flag like those of any
+ * pipe. A pipe that is not in order (V) does not know its own instructions done until a barrier.
+ *
+ * With checks on, whether a flag is free for a set is asked of the clocks too: a wait that merely happened to run first
+ * does not count, one that is ordered before the set does. So the answer is the worst over all schedules. */
 #include "machine.h"
 
 #include <string.h>
@@ -15,6 +18,8 @@ void clock_join(uint32_t *into, const uint32_t *from, int32_t n) {
 }
 
 static int32_t comp(const Core *c, int p) { return c->index * COMPS + p; }
+/* The component that tells when statements of synchronisation of pipe p are passed. */
+static int32_t sync_comp(const Core *c, int p) { return comp(c, p == PIPE_S ? (int)S_ORDER : p); }
 
 /* What is known done when everything pipe p has begun is done. */
 static void publish(const Core *c, Pipe p, uint32_t *into) {
@@ -93,7 +98,7 @@ static void set_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
     return;
   }
   if (c->m->n_comp) {
-    if (f->set || (f->waiter && f->wait_tick > c->pipe[p].seen[comp(c, i->dst)])) set_twice(c, i, f, id);
+    if (f->set || (f->waiter && f->wait_tick > c->pipe[p].seen[sync_comp(c, i->dst)])) set_twice(c, i, f, id);
     publish(c, p, flag_clock(c, f));
   }
   f->set++;
@@ -110,22 +115,61 @@ static void wait_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
   f->set--;
   f->first = (f->first + 1) % FLAG_CLOCKS;
   f->waiter = i;
-  f->wait_tick = c->pipe[p].tick;
+  f->wait_tick = p == PIPE_S ? c->s_order : c->pipe[p].tick;
   if (clock) learn(c, p, clock);
 }
 
 /* ---- cross-core flags ----------------------------------------------------------------------------------- */
 
+static uint32_t *cross_clock(const Machine *m, uint32_t *clocks, uint32_t n) {
+  return clocks + (int64_t)(n % CROSS_RING) * m->n_comp;
+}
+
+static bool covers(const uint32_t *clock, const uint32_t *other, int32_t n) {
+  for (int32_t i = 0; i < n; i++)
+    if (clock[i] < other[i]) return false;
+  return true;
+}
+
+static void cross_full(Core *from, const Inst *i, int64_t id, uint32_t most) {
+  if (fault_known(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL)) return;
+  Fault *f = fault(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL,
+                   "cross-core flag %lld can hold %u sets already, for nothing makes this set come after the waits "
+                   "that take them; one more hangs the core (%s)",
+                   (long long)id, most, where(&from->m->arena, from));
+  if (f) fault_fix(from, f, "let the other core wait for the flag more often, or answer with a flag of its own");
+}
+
+/* Two pipes of one core that use the same end of a flag must do it in an order; `clock`: when the other did. */
+static void cross_mixed(Core *c, const Inst *i, const Inst *other, const uint32_t *clock, int64_t id,
+                        const char *verb) {
+  int32_t x = sync_comp(c, other->pipe);
+  if (i->pipe == other->pipe || c->pipe[i->pipe].seen[x] >= clock[x]) return;
+  if (fault_known(c, DIAG_SIM_CROSS_MIXED, i->stmt, other->stmt)) return;
+  Fault *f = fault(c, DIAG_SIM_CROSS_MIXED, i->stmt, other->stmt,
+                   "pipes %s and %s %s cross-core flag %lld in no order; which set serves which wait is left to chance "
+                   "(%s)", pipe_info[i->pipe].name, pipe_info[other->pipe].name, verb, (long long)id,
+                   where(&c->m->arena, c));
+  if (!f) return;
+  fault_other(c, f, "the other pipe");
+  fault_fix(c, f, "use one flag a pipe, or order the two pipes by a flag between them");
+}
+
+static void note_setter(Core *c, const CrossFlag *x, const Inst *i, int64_t id) {
+  if (!c->m->n_comp || !x->tail) return;
+  cross_mixed(c, i, x->setter[(x->tail - 1) % CROSS_RING], cross_clock(c->m, x->clocks, x->tail - 1), id, "set");
+}
+
+/* Another set for `to`. Sets count as taken when that is ordered before this set. */
 static void push_set(Core *to, CrossFlag *x, const Inst *i, const uint32_t *clock, int64_t id, Core *from) {
   Machine *m = to->m;
   uint32_t most = (uint32_t)min_i64(m->sim->arch->cross_flag_max, CROSS_RING);
-  if (x->tail - x->head >= most) {
-    if (fault_known(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL)) return;
-    Fault *f = fault(from, DIAG_SIM_CROSS_FULL, i->stmt, NULL,
-                     "cross-core flag %lld holds %u sets already; one more hangs the core (%s)", (long long)id, most,
-                     where(&m->arena, from));
-    if (f) fault_fix(from, f, "let the other core wait for the flag more often, or answer with a flag of its own");
-    return;
+  while (m->n_comp && x->known != x->head && covers(clock, cross_clock(m, x->gone, x->known), m->n_comp)) x->known++;
+  bool full = x->tail - x->head >= most;
+  if (full || (m->n_comp && x->tail - x->known >= most)) {
+    cross_full(from, i, id, most);
+    m->hung |= full;
+    if (full) return;
   }
   uint32_t slot = x->tail++ % CROSS_RING;
   x->setter[slot] = i;
@@ -135,6 +179,12 @@ static void push_set(Core *to, CrossFlag *x, const Inst *i, const uint32_t *cloc
 static bool partner(const Core *a, const Core *b, int mode) {
   if ((a->vid < 0) != (b->vid < 0)) return false;
   return mode == 0 || a->slot == b->slot;
+}
+
+/* The clock that says when the set before `head` was taken. When the ring is full, a fault was reported long since. */
+static uint32_t *take_set(const Machine *m, CrossFlag *x) {
+  if (x->head - x->known > CROSS_RING) x->known++;
+  return cross_clock(m, x->gone, x->head - 1);
 }
 
 /* The set counts when all partners have set: then every partner (modes 0, 1) or the cube core (mode 2) may pass one
@@ -150,6 +200,12 @@ static void match_sets(Core *c, const Inst *i, int64_t id) {
     CrossFlag *x = &m->core[o].sent[at];
     uint32_t slot = x->head++ % CROSS_RING;
     if (m->n_comp) clock_join(m->all_clock, &x->clocks[(int64_t)slot * m->n_comp], m->n_comp);
+  }
+  for (int32_t o = 0; o < m->n_cores && m->n_comp; o++) {
+    if (!partner(c, &m->core[o], i->mode)) continue;
+    uint32_t *gone = take_set(m, &m->core[o].sent[at]);
+    memcpy(gone, m->all_clock, sizeof *gone * (size_t)m->n_comp);
+    memset(gone + comp(&m->core[o], 0), 0, sizeof *gone * COMPS); /* its own statements are in order */
   }
   for (int32_t o = 0; o < m->n_cores; o++) {
     Core *to = &m->core[o];
@@ -176,11 +232,15 @@ static void cross_set(Core *c, const Inst *i, Pipe p, int64_t id) {
   if (i->mode == 2 && c->vid < 0) {
     for (int32_t o = 0; o < m->n_cores; o++) {
       Core *to = &m->core[o];
-      if (to->slot == c->slot && to->vid >= 0) push_set(to, &to->cross[id], i, m->all_clock, id, c);
+      if (to->slot != c->slot || to->vid < 0) continue;
+      note_setter(c, &to->cross[id], i, id);
+      push_set(to, &to->cross[id], i, m->all_clock, id, c);
     }
     return;
   }
-  push_set(c, &c->sent[id * CROSS_MODES + i->mode], i, m->all_clock, id, c);
+  CrossFlag *x = &c->sent[id * CROSS_MODES + i->mode];
+  note_setter(c, x, i, id);
+  push_set(c, x, i, m->all_clock, id, c);
   match_sets(c, i, id);
 }
 
@@ -191,7 +251,15 @@ static void cross_wait(Core *c, const Inst *i, Pipe p, int64_t id) {
   }
   CrossFlag *x = &c->cross[id];
   uint32_t slot = x->head++ % CROSS_RING;
-  if (c->m->n_comp) learn(c, p, &x->clocks[(int64_t)slot * c->m->n_comp]);
+  Machine *m = c->m;
+  if (!m->n_comp) return;
+  PipeQueue *q = &c->pipe[p];
+  if (x->head > 1) cross_mixed(c, i, x->taker, cross_clock(m, x->gone, x->head - 2), id, "wait for");
+  x->taker = i;
+  learn(c, p, cross_clock(m, x->clocks, slot));
+  uint32_t *gone = take_set(m, x);
+  memset(gone, 0, sizeof *gone * (size_t)m->n_comp);
+  gone[sync_comp(c, p)] = p == PIPE_S ? c->s_order : q->tick;
 }
 
 /* ---- barriers ------------------------------------------------------------------------------------------- */
@@ -257,6 +325,14 @@ static void do_sync(Core *c, const Inst *i, Pipe p, int64_t id) {
 
 bool s_may_sync(const Core *c, const Inst *i) { return may_sync(c, i, i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i); }
 
+/* What S issues from here on starts after what it waited for. */
+static void pass_order(Core *c) {
+  c->s_order++;
+  if (!c->m->n_comp) return;
+  c->pipe[PIPE_S].seen[comp(c, S_ORDER)] = c->s_order;
+  for (int x = 1; x < CORE_PIPES; x++) c->pipe[x].stale = true;
+}
+
 bool s_sync(Core *c, const Inst *i) {
   if (i->op == ST_SYNC_ALL) {
     if (!c->all) arrive(c);
@@ -265,6 +341,7 @@ bool s_sync(Core *c, const Inst *i) {
     return true;
   }
   c->pipe[PIPE_S].tick++;
+  pass_order(c);
   do_sync(c, i, PIPE_S, i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i);
   return true;
 }

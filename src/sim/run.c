@@ -386,6 +386,7 @@ bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimA
   r.sim.arch = arch;
   r.sim.args = args;
   r.sim.checks = opt->checks;
+  r.sim.schedule = opt->schedule;
   r.sim.max_faults = opt->max_faults > 0 ? opt->max_faults : 8;
   r.opt = opt;
   r.diags = d;

@@ -16,6 +16,7 @@ typedef struct {
   bool checks;     /* bounds, uninitialised, alignment, races, flags; off: deadlock and memory safety only */
   int32_t threads; /* host threads over blocks; 0: one per host core */
   int32_t max_faults; /* stop after this many different faults; 0: 8 */
+  uint64_t schedule;  /* 0: the usual order; else the seed of another order of the pipes that the chip allows */
 } SimOptions;
 
 typedef struct {
