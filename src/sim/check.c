@@ -1,9 +1,10 @@
 /* check.c - the hazard observer: looks at the bytes of an instruction before it runs, and says what is wrong with them.
  *
- * An access is a fault when its bytes hold no value (uninitialised), or when another access to one of them is not
- * ordered before it (race): by another pipe without a flag, by another core without a cross-core flag, or by pipe V
- * itself without a barrier. Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares
- * them when all blocks are done. */
+ * An access is a fault when its bytes hold no value (uninitialised), when they held one that was covered through
+ * another buffer at the same address (lost), or when another access to one of them is not ordered before it (race): by
+ * another pipe without a flag, by another core without a cross-core flag, or by pipe V itself without a barrier.
+ * Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them when all blocks are
+ * done. */
 #include "machine.h"
 
 #include <stdio.h>
@@ -169,6 +170,24 @@ static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
                   "32 bytes of a DMA row holds nothing)");
 }
 
+static void report_lost(Toucher *t, const SimBuf *b, const Hit *h) {
+  Core *c = t->core;
+  Arena *a = &c->m->arena;
+  const IrStmt *by = c->m->sim->who[h->who];
+  if (c->tainted || fault_known(c, DIAG_SIM_LOST, t->stmt, by)) return;
+  const SimBuf *over = buffer_at(c, by, b, h->lo);
+  Fault *f = fault(c, DIAG_SIM_LOST, t->stmt, by,
+                   "`%s` reads bytes %lld to %lld of %%%s, but %%%s, which shares them (%s bytes %lld to %lld), was "
+                   "written since (%s)",
+                   inst_text(a, c, t->stmt), (long long)(h->lo - base_of(b)), (long long)(h->hi - 1 - base_of(b)),
+                   b->ir->name, over->ir->name, space_info[b->space].name, (long long)over->addr,
+                   (long long)(over->addr + over->bytes - 1), where(a, c));
+  if (!f) return;
+  fault_other(c, f, "`%s` covers the value", inst_text(a, c, by));
+  fault_fix(c, f, "give %%%s and %%%s addresses that do not overlap, or write %%%s again before it is read",
+            b->ir->name, over->ir->name, b->ir->name);
+}
+
 /* ---- accesses ------------------------------------------------------------------------------------------- */
 
 static void log_access(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count,
@@ -189,6 +208,7 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   Hit h;
   bool values = kind == TOUCH_READ || kind == TOUCH_ATOMIC;
   if (values && (s || b->undefined) && shadow_undefined(m, s, b, lo, hi, &h)) report_undefined(t, b, &h);
+  else if (values && b->owner && shadow_lost(s, lo, hi, b->owner, &h)) report_lost(t, b, &h);
   if (!s && !b->hazard) return;
   uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe);
   if (shadow_conflict(m, s, b, lo, hi, comp, lane_kind(kind), c->pipe[t->pipe].seen, pipe_info[t->pipe].in_order, &h))
@@ -203,6 +223,7 @@ static void mark(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   if (!s && !b->undefined) return;
   if (kind == TOUCH_WRITE || kind == TOUCH_ATOMIC) shadow_define(m, s, b, lo, hi, true);
   if (kind == TOUCH_SPOIL) shadow_define(m, s, b, lo, hi, false);
+  if (kind == TOUCH_WRITE && b->owner) shadow_own(s, lo, hi, b->owner, t->who);
 }
 
 void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len, int64_t count, int64_t stride) {

@@ -114,6 +114,7 @@ typedef struct {
   bool hazard;          /* GM: cores or pipes of one block may meet in it: keep a shadow */
   bool undefined;       /* GM: `out` or `workspace`: holds nothing at the start */
   bool log;             /* GM: blocks may meet in it: log accesses for the comparison at the end */
+  uint8_t owner;        /* local: number among the buffers that share bytes with others; 0: its bytes are its own */
 } SimBuf;
 
 /* A region with numbers. Bytes are counted from the start of the buffer. */
@@ -403,6 +404,10 @@ bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_
 void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
                  uint32_t tick, uint32_t who);
 void shadow_define(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, bool defined);
+/* Buffer number `owner` (1..MAX_OWNERS) was written. */
+void shadow_own(Shadow *s, int64_t lo, int64_t hi, uint8_t owner, uint32_t who);
+/* Bytes that were written through `owner`, and through another buffer later. */
+bool shadow_lost(const Shadow *s, int64_t lo, int64_t hi, uint8_t owner, Hit *hit);
 
 /* check.c */
 void observe(Core *c, const Entry *e); /* look, then mark */
@@ -417,6 +422,7 @@ void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);
 
 enum { SPIN = 1 << 26 };
+enum { MAX_OWNERS = 63 }; /* buffers of one memory that share bytes and are told apart */
 enum { SCRATCH = 1 << 20, GUARD = 64 }; /* GUARD: bytes after each memory that vector code may read */
 
 #endif

@@ -126,6 +126,23 @@ static bool note_alloc(IrStmt *s, void *user) {
   return true;
 }
 
+/* Numbers the local buffers that share bytes with another one; a view counts as what it views. */
+static void number_owners(Sim *s) {
+  int n[SPACE_COUNT] = {0};
+  for (uint32_t i = 1; i < s->n_buf; i++) {
+    SimBuf *a = &s->buf[i];
+    if (!a->ir || a->space == SPACE_GM || a->ir->view) continue;
+    for (uint32_t j = 1; j < s->n_buf && !a->owner; j++) {
+      const SimBuf *b = &s->buf[j];
+      bool shares = j != i && b->ir && !b->ir->view && b->space == a->space && b->addr < a->addr + a->bytes &&
+                    a->addr < b->addr + b->bytes;
+      if (shares && n[a->space] < MAX_OWNERS) a->owner = (uint8_t)++n[a->space];
+    }
+  }
+  for (uint32_t i = 1; i < s->n_buf; i++)
+    if (s->buf[i].ir && s->buf[i].ir->view) s->buf[i].owner = s->buf[ir_root((IrBuf *)s->buf[i].ir)->id].owner;
+}
+
 static bool bind_buffers(Run *r) {
   Sim *s = &r->sim;
   const IrKernel *k = s->k;
@@ -356,6 +373,7 @@ static void run_all(Run *r) {
   }
   s->param = eval_params(&r->arena, s->k, s->args);
   if (!eval_grid(r) || !bind_buffers(r) || !build_programs(r) || !launch_ok(r)) return;
+  number_owners(s);
   r->ok = true;
   if (!s->blocks || !s->cores_per_block) return;
   r->result->blocks = s->blocks;

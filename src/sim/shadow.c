@@ -9,6 +9,9 @@
  * write that is ordered after everything mends it. Ticks grow from block to block and a new block has seen all old
  * ones, so nothing is cleared between blocks but the bits of bytes that hold a value.
  *
+ * Where buffers share bytes, each granule knows through which buffer it was written last, and through which before: a
+ * value that another buffer has covered is lost.
+ *
  * Local memories are arrays of pages; GM tensors have theirs in a table, made when first touched. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
@@ -29,6 +32,9 @@ typedef struct { uint32_t tick[GRANULES], who[GRANULES]; } Lane;
 
 typedef struct Page {
   uint32_t init[GRANULES]; /* a bit a byte: holds a value */
+  uint64_t owners[GRANULES];    /* a bit for each buffer through which it was written */
+  uint32_t owner_who[GRANULES]; /* the last of these writes, and its buffer */
+  uint8_t owner[GRANULES];
   uint64_t is_split[GRANULES / 64];
   int32_t n, cap;
   uint32_t *key;
@@ -62,6 +68,7 @@ static void mend(Machine *m, Page *p, int g) {
 
 static void page_reset(Machine *m, Page *p) {
   memset(p->init, 0, sizeof p->init);
+  memset(p->owners, 0, sizeof p->owners);
   for (int w = 0; w < GRANULES / 64; w++)
     while (p->is_split[w]) mend(m, p, w * 64 + __builtin_ctzll(p->is_split[w]));
 }
@@ -332,4 +339,26 @@ void shadow_define(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t h
     }
     lo = p.start + PAGE;
   }
+}
+
+/* ---- buffers that share bytes --------------------------------------------------------------------------- */
+
+void shadow_own(Shadow *s, int64_t lo, int64_t hi, uint8_t owner, uint32_t who) {
+  for (int64_t g = lo / GRANULE; g <= (hi - 1) / GRANULE; g++) {
+    Page *p = &s->page[g / GRANULES];
+    p->owners[g % GRANULES] |= UINT64_C(1) << owner;
+    p->owner[g % GRANULES] = owner;
+    p->owner_who[g % GRANULES] = who;
+  }
+}
+
+bool shadow_lost(const Shadow *s, int64_t lo, int64_t hi, uint8_t owner, Hit *hit) {
+  for (int64_t g = lo / GRANULE; g <= (hi - 1) / GRANULE; g++) {
+    const Page *p = &s->page[g / GRANULES];
+    int at = (int)(g % GRANULES);
+    if (p->owner[at] == owner || !(p->owners[at] >> owner & 1)) continue;
+    *hit = (Hit){max_i64(g * GRANULE, lo), min_i64((g + 1) * GRANULE, hi), 0, p->owner_who[at], 0};
+    return true;
+  }
+  return false;
 }

@@ -1,0 +1,552 @@
+"""Breaks lowered programs in many ways and counts what the simulator's checks find: python tools/inject.py [FILE ...].
+
+A *case* is a lowered program and its arguments: every .tl text of the test folders and every kernel that a Python
+file starts. A *fault* is a small change of its text, of one kind of KINDS: a flag deleted, renumbered or moved, a
+barrier gone, an address shifted or given to two live buffers, a guard dropped, an extent off by one.
+
+Whether a fault *matters* is decided without the checks: the changed program runs under a number of schedules (orders
+of the pipes that the chip allows, see `tlc sim --schedule`) with poisoned memories, and some result differs from that
+of the right program, or nothing can move any more. Then it runs once with checks, in the usual order: a fault is
+found if there is a diagnostic. If there is none, but the numbers differ in the usual order too, the text has become
+*another program*, right in itself; only a second opinion can tell (kernel.interpret runs the source). What remains is
+*missed*. A diagnostic for a program that was not changed is a false alarm.
+
+    --write FILE --title T    the table, as a part of a page
+    --missed FILE             texts of what was missed
+    --limit N                 faults of a kind in one case (0: all)    --schedules N    --seed N    --jobs N
+    --collect FILE COMMAND    run a Python script (or -m MODULE ...) and keep the kernels that it starts as cases
+"""
+
+import argparse
+import collections
+import ctypes
+import difflib
+import json
+import multiprocessing
+import pathlib
+import pickle
+import random
+import re
+import runpy
+import sys
+import time
+import zlib
+
+import ml_dtypes
+import numpy as np
+
+from tilelang import _core
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+POISON = 0x5A
+MAX_BYTES, MAX_SECONDS = 64 << 20, 1.0  # larger kernels are not collected
+DTYPES = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "bool": np.bool_,
+}
+
+# ---- cases -------------------------------------------------------------------------------------------------------
+
+
+class Case:
+    """A lowered text and arguments: arrays by parameter, scalars. run() leaves them as they are."""
+
+    def __init__(self, name, text, args):
+        self.name, self.text, self.args = name, text, args
+
+    def run(self, text, checks, schedule=0):
+        """(codes of warnings and errors, bytes of all arrays afterwards; None if it did not end well)."""
+        program = _core.Program()
+        if not program.load(self.name, text):
+            return codes(program), None
+        arrays = [a.copy() if isinstance(a, np.ndarray) else a for a in self.args]
+        given = [(a.ctypes.data, a.shape) if isinstance(a, np.ndarray) else a for a in arrays]
+        ok, _ = program.sim(given, checks=checks, threads=1, schedule=schedule)
+        after = b"".join(a.tobytes() for a in arrays if isinstance(a, np.ndarray))
+        return codes(program), after if ok else None
+
+
+def codes(program):
+    return [d["code"] for d in json.loads(program.diags_json()) if d["severity"] != "note"]
+
+
+def lowered(name, text):
+    """(program, its lowered text); None if the text is no right program."""
+    program = _core.Program()
+    if not program.load(name, text):
+        return None
+    if not re.search(r"\blowered\(", text) and not program.lower():
+        return None
+    return program, program.text()
+
+
+def arguments(program, settings):
+    """Small random values like those of `tlc sim`, outputs poisoned. None: a size is not known."""
+    made, values = [], dict(settings)
+    source = np.random.default_rng(1)
+    for p in json.loads(program.signature_json())["params"]:
+        kind = np.dtype(DTYPES[p["dtype"]])
+        if p["kind"] == "scalar":
+            if p["name"] not in values:
+                return None
+            values[p["name"]] = float(values[p["name"]]) if kind.kind in "fV" else int(values[p["name"]])
+            made.append(values[p["name"]])
+            continue
+        if not all(isinstance(s, int) for s in p["shape"]):
+            return None
+        data = source.integers(-8, 9, p["shape"])
+        data = data / 8 if kind.kind in "fV" else data + 8 if kind.kind in "ub" else data
+        data = np.ascontiguousarray(data.astype(kind))
+        if p["out"] or p["workspace"]:
+            data.view(np.uint8)[...] = POISON
+        made.append(data)
+    return made
+
+
+def text_case(path):
+    """The case of a .tl file; None if it is no right program or touches no tensor."""
+    source = path.read_text(errors="replace")
+    wrong = path.with_suffix(".err")
+    if "gm " not in source or (wrong.exists() and ": error TL" in wrong.read_text()):
+        return None
+    found = lowered(str(path), source)
+    if not found:
+        return None
+    args = arguments(found[0], [s.split("=") for s in re.findall(r"--arg (\w+=[-\w.]+)", source)])
+    return args and Case(str(path), found[1], args)
+
+
+class Recorder:
+    """Stands before a Program and keeps what it simulates."""
+
+    def __init__(self, program, name, cases):
+        self.program, self.name, self.cases = program, name, cases
+
+    def __getattr__(self, name):
+        return getattr(self.program, name)
+
+    def sim(self, args, **options):
+        params, copies = json.loads(self.program.signature_json())["params"], []
+        for p, a in zip(params, args):
+            if isinstance(a, tuple):
+                kind = np.dtype(DTYPES[p["dtype"]])
+                raw = ctypes.string_at(a[0], int(np.prod(a[1])) * kind.itemsize)
+                a = np.frombuffer(raw, kind).reshape(a[1]).copy()
+            copies.append(a)
+        began = time.perf_counter()
+        result = self.program.sim(args, **options)
+        small = sum(a.nbytes for a in copies if isinstance(a, np.ndarray)) < MAX_BYTES
+        if result[0] and small and time.perf_counter() - began < MAX_SECONDS:
+            for a, p in zip(copies, params):
+                if p.get("out") or p.get("workspace"):
+                    a.view(np.uint8)[...] = POISON
+            case = Case(self.name, self.program.text(), copies)
+            self.cases.setdefault(zlib.crc32(case.text.encode()), case)
+        return result
+
+
+def collect(out, command):
+    """Runs a Python command in this process; every kernel that it starts becomes a case in the file `out`."""
+    from tilelang.kernel import Kernel
+
+    cases, run = {}, Kernel._run
+
+    def recorded(kernel, *args):
+        program = kernel._program
+        if program is None:
+            return run(kernel, *args)
+        kernel._program = Recorder(program, f"{pathlib.Path(command[0]).name}:{kernel.name}", cases)
+        try:
+            return run(kernel, *args)
+        finally:
+            kernel._program = program
+
+    Kernel._run = recorded
+    try:
+        if command[0] == "-m":
+            sys.argv = command[1:]
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = command
+            sys.path.insert(0, str(pathlib.Path(command[0]).parent))
+            runpy.run_path(command[0], run_name="__main__")
+    except SystemExit:
+        pass
+    finally:
+        with open(out, "wb") as f:
+            pickle.dump(list(cases.values()), f)
+        print(f"{out}: {len(cases)} cases")
+
+
+def cases_of(paths):
+    for path in paths:
+        if path.suffix == ".cases":
+            with open(path, "rb") as f:
+                yield from pickle.load(f)
+        elif case := text_case(path):
+            yield case
+
+
+# ---- faults ------------------------------------------------------------------------------------------------------
+
+FLAG = re.compile(r"(\s*)(set_flag|wait_flag) (\w+) -> (\w+) #(.*?)( @[\d:]+)?$")
+CROSS = re.compile(r"(\s*)(cross_set|cross_wait) (\w+ )?#(.*?)( mode\(\d\))?( @[\d:]+)?$")
+ALL = re.compile(r"\s*sync_all")
+BARRIER = re.compile(r"\s*barrier ")
+ALLOC = re.compile(r"\s*alloc (%\S+): (\w+) .* at (\d+)")
+OPERATION = re.compile(r"\s*\w+ .*->")
+OPENING = re.compile(r".*\{\s*$")
+
+
+def ids_of(expr):
+    """The ids that `e` may be: 3; %i % 2; (%i - 4) % 2 + 1."""
+    if expr.strip().isdigit():
+        return {int(expr)}
+    found = re.search(r"% (\d+)(?: \+ (\d+))?$", expr)
+    if not found:
+        return set(range(8))
+    return {int(found[2] or 0) + i for i in range(int(found[1]))}
+
+
+def is_sync(line):
+    return FLAG.match(line) or CROSS.match(line) or BARRIER.match(line) or ALL.match(line)
+
+
+def flag_groups(lines):
+    """Lines that stand and fall together: all sets and waits of an id of a pipe pair, or of a cross-core flag."""
+    groups = []
+    for i, line in enumerate(lines):
+        flag, cross = FLAG.match(line), CROSS.match(line)
+        if not flag and not cross:
+            continue
+        names = {(flag[3], flag[4], n) for n in ids_of(flag[5])} if flag else {(n,) for n in ids_of(cross[4])}
+        mine = {i}
+        for g in [g for g in groups if g[0] & names]:
+            groups.remove(g)
+            names, mine = names | g[0], mine | g[1]
+        groups.append((names, mine))
+    return [g[1] for g in groups]
+
+
+def without(lines, gone):
+    return [line for i, line in enumerate(lines) if i not in gone]
+
+
+def changed(lines, i, line):
+    return lines[:i] + [line] + lines[i + 1 :]
+
+
+def moved(lines, i, to):
+    rest = without(lines, {i})
+    at = to if to < i else to - 1
+    return rest[:at] + [lines[i]] + rest[at:]
+
+
+def delete_pair(lines):
+    for group in flag_groups(lines):
+        yield without(lines, group)
+
+
+def delete_one(lines):
+    for i, line in enumerate(lines):
+        if FLAG.match(line) or CROSS.match(line):
+            yield without(lines, {i})
+
+
+def delete_barrier(lines):
+    for i, line in enumerate(lines):
+        if BARRIER.match(line) or ALL.match(line):
+            yield without(lines, {i})
+
+
+def swap(lines):
+    """A flag or barrier changes places with the instruction beside it."""
+    for i, line in enumerate(lines[:-1]):
+        a, b = is_sync(line), is_sync(lines[i + 1])
+        if bool(a) != bool(b) and OPERATION.match(line if b else lines[i + 1]):
+            yield lines[:i] + [lines[i + 1], line] + lines[i + 2 :]
+
+
+def renumber(lines):
+    """Another id, or another pipe, at one end."""
+    for i, line in enumerate(lines):
+        flag, cross = FLAG.match(line), CROSS.match(line)
+        if flag:
+            own = ids_of(flag[5])
+            same = [o for x in lines if (o := FLAG.match(x)) and o[3] == flag[3] and o[4] == flag[4]]
+            taken = {n for o in same for n in ids_of(o[5])}
+            for n in sorted((taken - own) | {max(taken) + 1} if max(taken) < 7 else taken - own):
+                yield changed(lines, i, f"{flag[1]}{flag[2]} {flag[3]} -> {flag[4]} #{n}")
+            pairs = {(o[3], o[4]) for x in lines if (o := FLAG.match(x))} - {(flag[3], flag[4])}
+            for src, dst in sorted(pairs):
+                if src == flag[3] or dst == flag[4]:
+                    yield changed(lines, i, f"{flag[1]}{flag[2]} {src} -> {dst} #{flag[5]}")
+        if cross:
+            taken = {n for x in lines if (o := CROSS.match(x)) for n in ids_of(o[4])}
+            for n in sorted((taken | {max(taken) + 1}) - ids_of(cross[4])):
+                yield changed(lines, i, f"{cross[1]}{cross[2]} {cross[3] or ''}#{n}{cross[5] or ''}")
+
+
+def move(lines):
+    """A set comes some instructions earlier, a wait or a barrier later, or either leaves its loop."""
+    for i, line in enumerate(lines):
+        if not is_sync(line):
+            continue
+        early = "set" in line.split("#")[0]
+        step, n, at = (-1, 0, i - 1) if early else (1, 0, i + 1)
+        while 0 < at < len(lines) - 1 and not OPENING.match(lines[at]) and not lines[at].strip().startswith("}"):
+            if OPERATION.match(lines[at]) and not is_sync(lines[at]):
+                n += 1
+                if n in (1, 2, 4):
+                    yield moved(lines, i, at if early else at + 1)
+            at += step
+        edge = lines[at].strip()
+        if edge.startswith("for ") if early else edge.startswith("}"):
+            yield moved(lines, i, at if early else at + 1)
+
+
+def shift_address(lines):
+    for i, line in enumerate(lines):
+        found = ALLOC.match(line)
+        for by in (-256, -32, 32, 256) if found else ():
+            if int(found[3]) + by >= 0:
+                yield changed(lines, i, re.sub(r" at \d+", f" at {int(found[3]) + by}", line))
+
+
+def shorten_lifetime(lines):
+    """The address of another buffer of the memory, which is then reused too early."""
+    places = [(i, *m.groups()) for i, line in enumerate(lines) if (m := ALLOC.match(line))]
+    for i, _, space, at in places:
+        for j, _, other, there in places:
+            if i != j and space == other and at != there:
+                yield changed(lines, i, re.sub(r" at \d+", f" at {there}", lines[i]))
+
+
+def arguments_of_call(text, start):
+    """The arguments of the call whose `(` stands at `start`, and where it ends."""
+    depth, parts, begin = 0, [], start + 1
+    for i in range(start, len(text)):
+        c = text[i]
+        depth += c in "([" and 1 or -(c in ")]")
+        if (c == "," and depth == 1) or depth == 0:
+            parts.append(text[begin:i].strip())
+            begin = i + 1
+        if depth == 0:
+            return parts, i + 1
+    return parts, len(text)
+
+
+def drop_guard(lines):
+    """min(a, b) becomes a or b; a condition becomes true."""
+    for i, line in enumerate(lines):
+        for call in re.finditer(r"\b(min|max)\(", line):
+            parts, end = arguments_of_call(line, call.end() - 1)
+            for part in parts if len(parts) == 2 else ():
+                yield changed(lines, i, line[: call.start()] + f"({part})" + line[end:])
+        if re.match(r"\s*if .* \{$", line):
+            yield changed(lines, i, re.sub(r"if .* \{", "if true {", line))
+
+
+def off_by_one(lines):
+    """An extent of one operand, of all operands that share it, or of a loop, one more or one less."""
+    for i, line in enumerate(lines):
+        loop = re.match(r"(\s*for .*\.\.)(\d+)( .*)$", line)
+        if loop:
+            for n in (int(loop[2]) - 1, int(loop[2]) + 1):
+                yield changed(lines, i, f"{loop[1]}{n}{loop[3]}")
+        extents = list(re.finditer(r"\+: (\d+)", line))
+        for m in extents:
+            for n in (int(m[1]) - 1, int(m[1]) + 1):
+                yield changed(lines, i, f"{line[: m.start(1)]}{n}{line[m.end(1) :]}")
+        for old in sorted({m[1] for m in extents}):
+            if sum(m[1] == old for m in extents) > 1:
+                for n in (int(old) - 1, int(old) + 1):
+                    yield changed(lines, i, re.sub(rf"\+: {old}\b", f"+: {n}", line))
+
+
+KINDS = {
+    "both ends of a flag deleted": delete_pair,
+    "one end of a flag deleted": delete_one,
+    "barrier or sync_all deleted": delete_barrier,
+    "flag or barrier swapped with an instruction": swap,
+    "flag renumbered, or on another pipe": renumber,
+    "flag or barrier moved": move,
+    "address shifted": shift_address,
+    "lifetime shortened: an address given to two": shorten_lifetime,
+    "guard dropped": drop_guard,
+    "extent off by one": off_by_one,
+}
+
+# ---- trying them -------------------------------------------------------------------------------------------------
+
+
+def tries(case, kind, limit, rng):
+    lines = case.text.splitlines()
+    found = list(dict.fromkeys("\n".join(x) + "\n" for x in KINDS[kind](lines)))
+    return rng.sample(found, limit) if limit and len(found) > limit else found
+
+
+def judge(case, options):
+    """[(kind, text, verdict, codes)] of a case, or a string that says why it is no case.
+
+    Verdicts: refused (by the verifier), found, another (program), missed, latent (found, but no result changed), quiet.
+    """
+    started, right = case.run(case.text, True)
+    if right is None or started:
+        return f"{started}"
+    began = time.perf_counter()
+    seeds = [s for s in range(options.schedules + 1) if case.run(case.text, False, s)[1] == right]
+    cost = time.perf_counter() - began
+    if not seeds:
+        return "its numbers depend on the schedule"
+    rng = random.Random(options.seed + zlib.crc32(case.text.encode()))
+    limit = options.limit if cost < 0.3 or not options.limit else max(1, options.limit // 4)
+    results = []
+    for kind in KINDS:
+        for text in tries(case, kind, limit, rng):
+            refused = not _core.Program().load(case.name, text)
+            found_codes, _ = case.run(text, True)
+            matters = not refused and any(case.run(text, False, s)[1] != right for s in seeds)
+            if refused:
+                verdict = "refused"
+            elif found_codes:
+                verdict = "found" if matters else "latent"
+            elif matters:
+                verdict = "another" if case.run(text, False)[1] != right else "missed"
+            else:
+                verdict = "quiet"
+            results.append((kind, text, verdict, found_codes))
+    return results
+
+
+def work(item):
+    case, options = item
+    return case, judge(case, options)
+
+
+class Score:
+    """What was counted of one kind: faults by verdict, and the first code of those with a diagnostic."""
+
+    def __init__(self):
+        self.verdicts, self.codes = collections.Counter(), collections.Counter()
+
+    def add(self, verdict, codes):
+        self.verdicts[verdict] += 1
+        self.codes.update(codes[:1])
+
+    def row(self, kind):
+        v, n = self.verdicts, sum(self.codes.values())
+        matter = v["found"] + v["another"] + v["missed"]
+        share = [f"{100 * x / matter:.1f} %" if matter else "" for x in (v["found"], v["found"] + v["another"])]
+        most = ", ".join(f"{c} {round(100 * m / n)} %" for c, m in self.codes.most_common(4))
+        cells = [kind, v.total(), v["refused"], matter, v["found"], v["another"], v["missed"], *share]
+        return f"| {' | '.join(map(str, [*cells, v['latent'], most]))} |"
+
+
+def score(cases, options):
+    """(scores by kind, names of cases tried, [(case, diagnostics)] that are no cases, [(case, kind, text)] missed)."""
+    scores, tried, unfit, missed = {k: Score() for k in KINDS}, [], [], []
+    pool = multiprocessing.Pool(options.jobs) if options.jobs > 1 else None
+    for case, found in (pool.imap if pool else map)(work, ((c, options) for c in cases)):
+        if isinstance(found, str):
+            unfit.append((case.name, found))
+            continue
+        tried.append(case.name)
+        for kind, text, verdict, found_codes in found:
+            scores[kind].add(verdict, found_codes)
+            if verdict in ("missed", "another"):
+                missed.append((case, f"{kind}, {verdict}", text))
+    if pool:
+        pool.close()
+    return scores, tried, unfit, missed
+
+
+HEAD = (
+    "| fault | injected | refused when read | can change a result | found by the checks | another program | missed "
+    "| found | with a second opinion | found, no result changed | first message |\n|---" + "|--:" * 9 + "|---|"
+)
+
+
+def table(scores):
+    total = Score()
+    for s in scores.values():
+        total.verdicts += s.verdicts
+        total.codes += s.codes
+    return "\n".join([HEAD, *(s.row(k) for k, s in scores.items()), total.row("**all**")])
+
+
+def difference(before, after):
+    old, new = before.splitlines(), after.splitlines()
+    return "\n".join(
+        x for x in difflib.unified_diff(old, new, lineterm="", n=1) if not x.startswith(("---", "+++", "@@"))
+    )
+
+
+PAGE = """# What the checks find
+
+Made by `python tools/inject.py --write docs/checker.md`; the file says how. Each row is one kind of small change to a
+lowered program. Whether a change matters is decided without the checks: the changed program runs under {schedules}
+orders of the pipes that the chip allows, with poisoned memories, and a result differs or nothing can move any more.
+
+* *refused when read*: the verifier has a rule against it; it never runs.
+* *found by the checks*: one run with checks, in the usual order, reports an error.
+* *another program*: nothing is unordered, unwritten or out of bounds, and the numbers are wrong in every run: the text
+  says something else, and says it properly. Only a second opinion can tell; `kernel.interpret` is one.
+* *missed*: wrong numbers under some schedule, and no message. This is what the checks are there to prevent.
+* *found, no result changed*: an error that none of the schedules turned into wrong numbers; mostly unordered accesses
+  that need another timing.
+
+{parts}
+"""
+
+
+def part(title, found, seconds):
+    scores, tried, unfit, _ = found
+    alarms = [u for u in unfit if u[1].startswith("[")]
+    text = f"## {title}\n\n{table(scores)}\n\n{len(tried)} programs, "
+    text += f"{len(alarms)} false alarms on programs that were not changed."
+    return text + "".join(f"\nNot tried: {name}: {why}" for name, why in unfit)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("files", nargs="*", type=pathlib.Path, help=".tl texts and .cases; default: the texts of test/")
+    p.add_argument("--write", type=pathlib.Path)
+    p.add_argument("--limit", type=int, default=8)
+    p.add_argument("--schedules", type=int, default=12)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--missed", type=pathlib.Path)
+    p.add_argument("--title", default="Programs of the tests and examples")
+    if sys.argv[1:2] == ["--collect"]:
+        return collect(sys.argv[2], sys.argv[3:])
+    options = p.parse_args()
+    began = time.perf_counter()
+    found = score(cases_of(options.files or sorted((ROOT / "test").rglob("*.tl"))), options)
+    text = part(options.title, found, time.perf_counter() - began)
+    print(f"{text}\n{time.perf_counter() - began:.0f} s")
+    if options.write:
+        old = options.write.read_text() if options.write.exists() else ""
+        parts = dict.fromkeys(re.findall(r"^## .*?(?=^## |\Z)", old, re.M | re.S))
+        parts = [x.strip() for x in parts if not x.startswith(f"## {options.title}\n")] + [text]
+        page = PAGE.format(schedules=options.schedules + 1, parts="\n\n".join(sorted(parts, reverse=True)))
+        options.write.write_text(page)
+    if options.missed:
+        text = (f"== {c.name}: {k}\n{difference(c.text, t)}\n" for c, k, t in found[3])
+        options.missed.write_text("".join(text))
+
+
+if __name__ == "__main__":
+    main()
