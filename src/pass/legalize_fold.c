@@ -52,6 +52,7 @@ static void fold_bits(Lg *g, StmtOp op) {
   IrExpr *from = ir_i32(g->k, keep ? 0 : 1);
   IrRegion row = index_at(src, (int)dim, ir_i32(g->k, 0), g->k);
   if (!keep) lg_statement(g, stmt(g, OP_COPY, 2, (IrArg[]){ir_arg_region(row), dst}));
+  if (!keep && ir_is_int(src->ext[dim], 1)) return;
   IrBlock *saved;
   IrExpr *v = ir_var(g->k, lg_loop(g, "row", ir_binary(g->k, EX_SUB, src->ext[dim], from), &saved));
   row = index_at(src, (int)dim, ir_binary(g->k, EX_ADD, v, from), g->k);

@@ -107,7 +107,8 @@ bool lg_fit(Lg *g, const Nest *n, const IrRegion *dst, const IrRegion *r, int hi
     o->dim[0] = (int8_t)(r->buf->rank - 1);
     return kept == 0;
   }
-  if (dst->buf->rank == r->buf->rank && fit_aligned(g, dst, r, &home, n->n, o)) return true;
+  bool turned = hint >= 0 && hint < 2 && r->buf->rank == 2 && !ir_is_int(r->ext[hint], 1); /* [1, M] for rows */
+  if (dst->buf->rank == r->buf->rank && !turned && fit_aligned(g, dst, r, &home, n->n, o)) return true;
   if (hint >= 0 && kept == 1 && n->n >= 2 && fit_at(g, n, r, hint ? n->n - 2 : n->n - 1, o)) return true;
   if (fit_aligned(g, dst, r, &home, n->n, o)) return true;
   return fit_at(g, n, r, n->n - kept, o) || fit_at(g, n, r, 0, o);

@@ -278,6 +278,7 @@ static void transpose(Lg *g) {
 /* Rows of o (dimension d of n) one after the other: row i gets what row i - 1 (reverse: i + 1) holds. */
 static void run_down(Lg *g, const Nest *n, int d, StmtOp op, Opd o, bool reverse) {
   IrBlock *saved;
+  if (ir_is_int(n->ext[d], 1)) return;
   Nest rest = *n;
   Opd now = o, before = o;
   IrExpr *one = ir_i32(g->k, 1), *v = ir_var(g->k, lg_loop(g, "row", ir_binary(g->k, EX_SUB, n->ext[d], one), &saved));
@@ -296,6 +297,7 @@ static void run_down(Lg *g, const Nest *n, int d, StmtOp op, Opd o, bool reverse
 /* o over n in place, along dimension d; dtype f32, i32, i16 or f16. */
 static void scan(Lg *g, const Nest *from_n, int d, StmtOp op, Opd o, bool reverse) {
   Nest n = *from_n;
+  if (ir_is_int(n.ext[d], 1)) return;
   if (d < n.n - 1) {
     run_down(g, &n, d, op, o, reverse);
     return;

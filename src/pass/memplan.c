@@ -13,8 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* from, to: the live range; first, last: the statements that name the buffer */
-typedef struct { IrBuf *buf; uint32_t from, to, first, last; int64_t bytes; bool used, by_hand, written; } Life;
+/* from, to: the live range; first, last: the statements that name the buffer; alloc: its place in the text */
+typedef struct {
+  IrBuf *buf;
+  uint32_t from, to, first, last, alloc;
+  int64_t bytes;
+  bool used, by_hand, written;
+} Life;
 typedef struct { IrStmt *loop; uint32_t from, to; } Loop;
 typedef struct {
   PassCtx *p;
@@ -46,6 +51,7 @@ static uint32_t last_id(const IrStmt *s) {
 static bool collect(IrStmt *s, void *user) {
   Ctx *c = user;
   c->stmt = s;
+  if (s->op == ST_ALLOC) c->life[s->alloc.buf->id].alloc = s->id;
   ir_stmt_exprs(s, touch_expr, c);
   if (s->op == ST_STORE) touch(c, s->store.buf, s->id), c->life[ir_root(s->store.buf)->id].written = true;
   for (int i = 0; i < s->n_args; i++)
@@ -83,7 +89,7 @@ static int larger_first(const void *x, const void *y) {
   const Life *a = *(Life *const *)x, *b = *(Life *const *)y;
   if (a->by_hand != b->by_hand) return a->by_hand ? -1 : 1;
   if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-  return a->buf->id < b->buf->id ? -1 : 1;
+  return a->alloc < b->alloc ? -1 : 1;
 }
 
 /* Lowest address for l beside placed[0..n); share: only live ranges that overlap are in the way. */

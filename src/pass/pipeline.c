@@ -124,11 +124,20 @@ static bool version_stmt(IrStmt *s, void *user) {
   return true;
 }
 
+/* Rows behind the last one, so that every version in UB starts on 32 bytes. */
+static void pad_plane(IrKernel *k, IrBuf *b) {
+  int64_t rows = b->shape[0]->i, row = dtype_size(b->type);
+  for (int d = 1; d < b->rank; d++) row *= b->shape[d]->i;
+  while (b->space == SPACE_UB && rows * row % 32) rows++;
+  b->shape[0] = ir_i32(k, rows);
+}
+
 static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b, int n) {
   IrKernel *k = p->k;
   IrExpr *trip = ir_binary(k, EX_SUB, ir_var(k, loop->loop.var), loop->loop.lo);
   if (!ir_is_int(loop->loop.step, 1)) trip = ir_binary(k, EX_FDIV, trip, loop->loop.step);
   Probe q = {.k = k, .loop = loop, .buf = b, .version = ir_binary(k, EX_MOD, trip, ir_i32(k, n))};
+  pad_plane(k, b);
   for (int d = b->rank; d > 0; d--) b->shape[d] = b->shape[d - 1];
   b->shape[0] = ir_i32(k, n);
   b->rank++;

@@ -7,7 +7,8 @@
  *
  * What one side makes and the other uses is handed over in split_hand.c.
  * When the kernel does not name the vector cores (vid), they share its tiles (split_share.c); where that cannot be, the
- * first does the work and the second only keeps the flags balanced. */
+ * first does the work and the second only keeps the flags balanced - or computes the same and stores nothing, when a
+ * scalar comes from a tile. */
 #include "split.h"
 
 static int side_of_space(Space s) {
@@ -144,6 +145,17 @@ static bool is_private(IrStmt *s) { /* no part of the protocol with the cube, no
   return ir_walk(&s->body, no_cross, NULL) && ir_walk(&s->alt, no_cross, NULL);
 }
 
+static void find_tile_load(IrExpr *e, void *user) { *(bool *)user |= e->op == EX_LOAD && e->buf->space == SPACE_UB; }
+static void find_tile_loads(IrExpr **e, void *user) { ir_walk_expr(*e, find_tile_load, user); }
+
+/* A name or a condition that both cores must know and that comes from a tile: then both must hold the tile. */
+static bool needs_no_tile(IrStmt *s, void *user) {
+  bool loads = false;
+  (void)user;
+  if (!is_private(s)) ir_stmt_exprs(s, find_tile_loads, &loads);
+  return !loads;
+}
+
 static void only_first_core(IrKernel *k, IrBlock *b) {
   IrStmt *guard = NULL;
   for (IrStmt *s = b->first, *next; s; s = next) {
@@ -223,9 +235,11 @@ bool pass_split(PassCtx *p) {
   if ((handed || (cube && !by_hand)) && vector && !k->vid) {
     k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
     if (!split_share(p, vector)) {
-      only_first_core(k, &vector->body);
-      pass_remark(p, "split", k->loc,
-                  "the second vector core of each AI core is idle: no tile can be shared by rows");
+      bool alone = ir_walk(&vector->body, needs_no_tile, NULL);
+      if (alone) only_first_core(k, &vector->body);
+      else split_write_once(p, vector);
+      pass_remark(p, "split", k->loc, "the second vector core of each AI core %s: no tile can be shared by rows",
+                  alone ? "is idle" : "does the same as the first and stores nothing");
     }
   }
   if (cube) ir_append(&k->body, cube);

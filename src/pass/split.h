@@ -16,5 +16,7 @@ int split_hand_over(PassCtx *p);
 /* Shares the tiles of a vector block between the two vector cores, row by row; false: nothing can be shared, nothing
  * was changed. */
 bool split_share(PassCtx *p, IrStmt *vector);
+/* Both vector cores do everything; only the first writes to GM. */
+void split_write_once(PassCtx *p, IrStmt *vector);
 
 #endif

@@ -27,6 +27,18 @@ static void tie(Share *h, const IrBuf *a, const IrBuf *b) {
   forbid(h, b);
 }
 
+/* The same extents but for some of 1, in another number of dimensions: [16, 1] and [16]. */
+static bool other_rank(const IrRegion *a, const IrRegion *b) {
+  int i = 0, j = 0;
+  for (;; i++, j++) {
+    while (i < a->buf->rank && ir_is_int(a->ext[i], 1)) i++;
+    while (j < b->buf->rank && ir_is_int(b->ext[j], 1)) j++;
+    if (i == a->buf->rank || j == b->buf->rank) break;
+    if (!ir_expr_equal(a->ext[i], b->ext[j])) return false;
+  }
+  return i == a->buf->rank && j == b->buf->rank && a->buf->rank != b->buf->rank;
+}
+
 /* Input `in` against output `out` of an elementwise op: rows pair up, or the input serves all rows and must be
  * whole. */
 static void tie_elementwise(Share *h, const IrRegion *in, const IrRegion *out) {
@@ -34,6 +46,7 @@ static void tie_elementwise(Share *h, const IrRegion *in, const IrRegion *out) {
       in->buf->rank == out->buf->rank && (ir_expr_equal(in->ext[0], out->ext[0]) || !ir_is_int(in->ext[0], 1));
   if (has_rows) tie(h, in->buf, out->buf);
   else forbid(h, in->buf);
+  if (other_rank(in, out)) forbid(h, out->buf);
 }
 
 static void tie_rows(Share *h, const IrRegion *tile, const IrRegion *column) { /* [R, N] with [R] or [R, 1] */
@@ -172,6 +185,11 @@ static bool apply(IrStmt *s, void *user) {
     ir_append(&guard->body, s);
   }
   return true;
+}
+
+void split_write_once(PassCtx *p, IrStmt *vector) {
+  Share none = {p, p->k, arena_array(p->arena, bool, p->k->bufs.len + 1), false};
+  ir_walk(&vector->body, apply, &none);
 }
 
 bool split_share(PassCtx *p, IrStmt *vector) {

@@ -43,7 +43,7 @@ Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const
   va_end(ap);
   f.text = text_str(&t);
   vec_push(&m->arena, &m->faults, f);
-  m->block_faults += code != DIAG_SIM_UNINIT; /* those may be consequences, which do not count */
+  m->block_faults += code != DIAG_SIM_UNINIT && code != DIAG_SIM_LOST; /* those may be consequences */
   return &m->faults.data[m->faults.len - 1];
 }
 

@@ -322,9 +322,9 @@ static void run_workers(Run *r, int n) {
 
 /* ---- results -------------------------------------------------------------------------------------------- */
 
-/* A read that came too early finds no value and races with the write to come: the race is the fault. */
+/* A read that came too early finds no value, or another one, and races with the write to come: that is the fault. */
 static bool is_consequence(const FaultList *l, const Fault *u) {
-  for (uint32_t i = 0; i < l->len && u->code == DIAG_SIM_UNINIT; i++) {
+  for (uint32_t i = 0; i < l->len && (u->code == DIAG_SIM_UNINIT || u->code == DIAG_SIM_LOST); i++) {
     const Fault *r = &l->data[i];
     if (r->code == DIAG_SIM_RACE && r->block <= u->block && (r->at == u->at || r->with == u->at)) return true;
   }

@@ -38,6 +38,8 @@ def fit(a, shape, block):
     dimensions, one block of `block` elements for the whole row, or the same count in another shape."""
     if a.shape == tuple(shape):
         return a
+    while a.ndim > len(shape) and a.shape[0] == 1:
+        a = a[0]
     have, want = long(a.shape), long(shape)
     if have == want:
         return a.reshape(shape)
@@ -46,11 +48,11 @@ def fit(a, shape, block):
         return np.broadcast_to(a.reshape(padded), shape)
     if have == want[len(want) - len(have) :]:
         return np.broadcast_to(a.reshape(have), want).reshape(shape)
+    if a.size == int(np.prod(shape)):
+        return a.reshape(shape)
     if have and want and have[-1] == block and want[-1] != block:
         wide = a.reshape(have)[..., np.arange(want[-1]) % block]
         return fit(wide, shape, 0)
-    if a.size == int(np.prod(shape)):
-        return a.reshape(shape)
     raise ValueError(f"an operand of shape {list(a.shape)} for a result of shape {list(shape)}")
 
 
@@ -444,17 +446,15 @@ def _order(score):
 
 @op("sort")
 def _sort(o):
-    n = int(o.ins[1])
-    src = o.run(0)[:n]
-    order = _order(src)
-    pairs = np.empty((n, 2), o.out.dtype)
-    pairs[:, 0] = src[order]
-    pairs[:, 1] = narrow(order.astype(np.int64), o.type)
+    n, src = int(o.ins[1]), o.run(0)
     room = o.out.size // 2
-    rest = np.stack([np.full(room, -np.inf), np.zeros(room)], axis=1).astype(o.out.dtype)
-    m = min(n, room)
-    rest[:m] = pairs[:m]
-    o.put(rest.reshape(-1)[: o.out.size])
+    scores = np.full(max(room, src.size), -np.inf, np.float32)
+    scores[:n] = src[:n]
+    order = _order(scores)[:room]
+    pairs = np.empty((room, 2), o.out.dtype)
+    pairs[:, 0] = scores[order]
+    pairs[:, 1] = narrow(order.astype(np.int64), o.type)
+    o.put(pairs.reshape(-1))
 
 
 def _records(o, n):
