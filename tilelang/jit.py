@@ -283,7 +283,11 @@ class Eager:
         """A builder with the parameters in call order, and the values of the function's arguments."""
         run, where = rewrite(self.fn, Frame)
         builder = Builder(self.fn.__name__, where, context)
-        values = {}
+        return run, builder, self.arguments(builder, tensors, views, fixed)
+
+    def arguments(self, builder, tensors, views, fixed):
+        """The values of the function's arguments; registers the parameters in call order."""
+        where, values = builder.where, {}
         for n in self.names:
             note = self.notes.get(n)
             if n in tensors:
@@ -302,7 +306,7 @@ class Eager:
                 builder.params.append(values[n])
             elif n in fixed:
                 values[n] = fixed[n]
-        return run, builder, values
+        return values
 
     def collect(self, tensors, views, fixed):
         loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
@@ -332,7 +336,11 @@ class Eager:
         unused = [n for n in consts if n not in context.asked]
         if unused:
             raise ArgumentError(f"{self.fn.__name__} has no argument and no T.const '{unused[0]}'")
-        kernel = Kernel(Traced(builder, time.perf_counter() - began), **self.owner.options)
+
+        def execute(b):
+            run(**self.arguments(b, tensors, views, fixed))
+
+        kernel = Kernel(Traced(builder, time.perf_counter() - began, execute), **self.owner.options)
         kernel.returns = self.results(result, builder)
         return kernel
 

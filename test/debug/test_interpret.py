@@ -1,7 +1,9 @@
 """The interpreter against the simulated chip: two readings of the IR that share no code give the same bytes."""
 
+import contextlib
 import json
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -123,3 +125,188 @@ kernel @k(%A: gm f32[16], %C: gm f32[16] out) grid(%bx: 1) {
     d = e.value.diagnostics[0]
     assert (d.code, d.file, d.line, d.col) == ("TL0801", "k.py", 5, 9)
     assert "index 16 in dimension 0 of 'a', which has 16 (block (0))" in d.text
+
+
+# ---- kernels from Python: their function runs ------------------------------------------------------------------
+
+
+def test_python_in_the_kernel_sees_values(capsys):
+    seen = []
+
+    @T.prim_func
+    def f(A: T.Tensor((8, 16), "float32"), C: T.Tensor((8, 16), "float32")):
+        with T.Kernel(2) as bx:
+            a = T.alloc_shared((4, 16), "float32")
+            T.copy(A[bx * 4, 0], a)
+            for i in T.serial(4):
+                if i == 2:
+                    T.tile.mul(a[i, :], a[i, :], 10.0)
+                breakpoint()
+                print("row", i, a[i, 1])
+            T.copy(a, C[bx * 4, 0])
+
+    capsys.readouterr()
+    kernel = tilelang.compile(f, out_idx=[-1])
+    a = np.arange(128, dtype=np.float32).reshape(8, 16)
+
+    def stop():
+        names = sys._getframe(1).f_locals
+        seen.append((int(names["bx"]), int(names["i"]), np.asarray(names["a"]).copy()))
+        assert repr(names["i"]) == str(int(names["i"])) and "[[" in repr(names["a"])
+
+    hook, sys.breakpointhook = sys.breakpointhook, stop
+    try:
+        c = kernel.interpret(a)
+        assert len(seen) == 8
+        np.testing.assert_array_equal(kernel(a), c)  # a call does not stop
+    finally:
+        sys.breakpointhook = hook
+    assert len(seen) == 8
+    want = a.copy()
+    want[[2, 6]] *= 10
+    np.testing.assert_array_equal(c, want)
+    for bx, i, tile in seen:
+        rows = slice(bx * 4, bx * 4 + 4)
+        np.testing.assert_array_equal(tile, np.where((np.arange(4) <= i)[:, None], want[rows], a[rows]))
+    assert capsys.readouterr().out.split("\n")[:2] == ["row 0 1.0", "row 1 17.0"]
+
+
+def test_exceptions_of_the_kernel_come_through():
+    @T.prim_func
+    def f(A: T.Tensor((16,), "float32"), C: T.Tensor((16,), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((16,), "float32")
+            T.copy(A, a)
+            check(a)
+            T.copy(a, C)
+
+    kernel = tilelang.compile(f, out_idx=[-1])
+    check.on = True
+    with pytest.raises(AssertionError, match="not finite"):
+        kernel.interpret(np.full(16, np.inf, np.float32))
+    check.on = False
+
+
+def check(tile):
+    assert not check.on or np.isfinite(tile).all(), "not finite"
+
+
+check.on = False
+
+
+def test_control_flow_that_the_chip_decides():
+    @T.prim_func
+    def f(N: T.Tensor((8,), "int32"), C: T.Tensor((8, 8), "int32")):
+        with T.Kernel(8) as bx:
+            c = T.alloc_ub((8,), "int32")
+            T.tile.fill(c, 0)
+            i = T.alloc_var("int32", init=0)
+            n = N[bx]
+            while i < 20:
+                if i >= n:
+                    break
+                i += 1
+                if i % 3 == 0:
+                    continue
+                elif i == 7:
+                    c[7] = c[7] + 100
+                else:
+                    c[i - 1] = i
+            for k in range(n):
+                if k == 6:
+                    break
+                c[k] = c[k] + c[7]
+            T.copy(c, C[bx, 0])
+
+    kernel = tilelang.compile(f, out_idx=[-1])
+    n = np.arange(8, dtype=np.int32)
+    np.testing.assert_array_equal(kernel.interpret(n), kernel(n))
+
+
+def two_sides(by_hand):
+    """exp(A @ B) @ B: the cube's product goes to the vector cores and back."""
+    M = 32
+
+    @T.prim_func
+    def f(
+        A: T.Tensor((4 * M, M), "float16"),
+        B: T.Tensor((M, M), "float16"),
+        S: T.Tensor((4 * M, M), "float32"),
+        P: T.Tensor((4 * M, M), "float16"),
+        C: T.Tensor((4 * M, M), "float32"),
+    ):
+        with T.Kernel(2, is_npu=True) as (cid, vid):
+            a, b, p = (T.alloc_L1((M, M), "float16") for _ in range(3))
+            s = T.alloc_L0C((M, M), "float32")
+            u, h = T.alloc_ub((M // 2, M), "float32"), T.alloc_ub((M // 2, M), "float16")
+            for side in ("C", "V") if by_hand else (None,):
+                with T.Scope(side) if side else contextlib.nullcontext():
+                    for i in T.serial(2):
+                        row = (cid * 2 + i) * M
+                        if side != "V":
+                            T.copy(A[row, 0], a)
+                            T.copy(B, b)
+                            T.gemm_v0(a, b, s, init=True)
+                            T.copy(s, S[row, 0])
+                            if by_hand:
+                                T.set_cross_flag("fix", 0)
+                        if side != "C":
+                            if by_hand:
+                                T.wait_cross_flag(0)
+                            T.copy(S[row + vid * (M // 2), 0], u)
+                            T.tile.exp(u, u)
+                            T.copy(u, h)
+                            T.copy(h, P[row + vid * (M // 2), 0])
+                            if by_hand:
+                                T.set_cross_flag("mte3", 1)
+                        if side != "V":
+                            if by_hand:
+                                T.wait_cross_flag(1)
+                            T.copy(P[row, 0], p)
+                            T.gemm_v0(p, b, s, init=True)
+                            T.copy(s, C[row, 0])
+
+    return f
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_cube_and_vector_cores(by_hand):
+    options = {"tl.ascend_auto_sync": True}
+    kernel = tilelang.compile(two_sides(by_hand), out_idx=[4], workspace_idx=[2, 3], pass_configs=options)
+    rng = np.random.default_rng(0)
+    a = (rng.normal(size=(128, 32)) * 0.1).astype(np.float16)
+    b = rng.normal(size=(32, 32)).astype(np.float16)
+    got = kernel.interpret(a, b)
+    np.testing.assert_allclose(got, kernel(a, b), rtol=1e-3, atol=1e-3)
+    s = np.exp(a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16).astype(np.float32)
+    np.testing.assert_allclose(got, s @ b.astype(np.float32), rtol=2e-3, atol=2e-2)
+
+
+def test_cores_that_wait_for_nothing():
+    text = """tl 1
+kernel @k(%A: gm f32[8], %C: gm f32[8] out) grid(%bx: 1) vid(%v) {
+  alloc %a: ub f32[8]
+  cube {
+    cross_wait m #3
+  }
+  vector {
+    copy %A -> %a
+    copy %a -> %C
+  }
+}
+"""
+    with pytest.raises(KernelFault, match=r"TL0809: nothing can move any more: block \(0\), cube core waits at line 5"):
+        interpret(text, [np.zeros(8, np.float32), np.zeros(8, np.float32)])
+
+
+def test_a_workspace_read_too_early():
+    text = """tl 1
+kernel @k(%W: gm f32[8] workspace, %C: gm f32[8] out) grid(%bx: 1) {
+  alloc %a: ub f32[8]
+  copy %W -> %a
+  copy %a -> %W
+  copy %a -> %C
+}
+"""
+    with pytest.raises(KernelFault, match="TL0802: 'W' is read where nothing has written yet"):
+        interpret(text, [None, None])

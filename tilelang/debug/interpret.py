@@ -10,6 +10,7 @@ from ..errors import ArgumentError
 from ..frontend.expr import Buffer, Var
 from ..language.dtypes import DType
 from .arith import const, np_dtype
+from .live import replay
 from .load import program
 from .machine import Lane, Run
 
@@ -35,7 +36,7 @@ def over(v, dtype):
 
 def run(prog, arrays, scalars, sizes=None):
     """A machine.Run of a Program: `arrays` and `scalars` by parameter number. Workspaces that are left out are made."""
-    tensors, values = {}, {}
+    tensors, values, made = {}, {}, set()
     for i, p in enumerate(prog.params):
         if isinstance(p, Var):
             values[id(p)] = const(scalars[i], p.dtype)
@@ -46,9 +47,12 @@ def run(prog, arrays, scalars, sizes=None):
             shape = tuple(int(scope.value(s)) for s in p.shape)
             if i not in arrays:
                 arrays[i] = poison(shape, p.dtype)
+                made.add(i)
             if arrays[i].shape != shape:
                 raise ArgumentError(f"{prog.name}: '{p.name}' has shape {arrays[i].shape}, wanted {shape}")
             tensors[id(p)] = arrays[i]
+            if p.mark or i in made:
+                out.unwritten[id(arrays[i])] = np.ones(shape, np.bool_)
     return out
 
 
@@ -78,10 +82,12 @@ def interpret(text, args, paths=None):
 
 
 def interpret_kernel(kernel, views, scalars, sizes):
-    """The IR text of a Kernel with the arguments of a call, by parameter number; `sizes` by name."""
+    """A Kernel with the arguments of a call, by parameter number; `sizes` by name. Its Python function runs again, so
+    that what stands in it sees values."""
     prog = program(kernel.text, kernel.name + ".tl", kernel.traced.builder.paths)
     n = len(kernel.sizes)  # the text names them first
     values = {k: sizes[name] for k, name in enumerate(kernel.sizes)}
     values.update((i + n, v) for i, v in scalars.items())
-    arrays = {i + n: over(v, kernel.params[i].dtype) for i, v in views.items()}
-    run(prog, arrays, values).go()
+    arrays = {i: over(v, kernel.params[i].dtype) for i, v in views.items()}
+    made = run(prog, {i + n: a for i, a in arrays.items()}, values, sizes)
+    made.go(lambda lane: replay(kernel, lane, arrays, scalars))

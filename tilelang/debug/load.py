@@ -17,18 +17,22 @@ _CALLED = {"in": "ins", "out": "outs"}
 
 
 class Loader:
-    def __init__(self, data):
+    def __init__(self, data, paths):
         self.data = data
+        self.files = [paths.get(f, f) for f in data["files"]]
         self.vars = {name: Var(name, DType(dtype), "let") for name, dtype in data["vars"]}
         self.bufs = {}
         for b in data["bufs"]:
-            made = Buffer(b["name"], (), DType(b["dtype"]), b["space"], tuple(b["at"]))
+            made = Buffer(b["name"], (), DType(b["dtype"]), b["space"], self.place(*b["at"]))
             made.addr = b["addr"]
             made.mark = "out" if b["out"] else "workspace" if b["workspace"] else ""
             self.bufs[b["name"]] = made
         for b in data["bufs"]:
             self.bufs[b["name"]].shape = tuple(self.exprs(b["shape"]))
             self.bufs[b["name"]].view = self.bufs[b["view"]] if b["view"] else None
+
+    def place(self, number, line, col):
+        return (self.files[number - 1] if number else None, line, col)
 
     def expr(self, e):
         if e is None:
@@ -77,11 +81,10 @@ class Loader:
         params = [self.bufs[n] if n in self.bufs else self.vars[n] for n in d["params"]]
         grid = [(self.vars[n], self.expr(e)) for n, e in d["grid"]]
         vid = self.vars[d["vid"]] if d["vid"] else None
-        return Program(d["kernel"], params, grid, vid, self.block(d["body"]), d["files"], d["cores"])
+        return Program(d["kernel"], params, grid, vid, self.block(d["body"]), self.files, d["cores"])
 
 
 def program(text, name="kernel.tl", paths=None):
     """The program of IR text; CompileError when the text has errors. `paths` maps its file names to files here."""
-    made = Loader(json.loads(core.parsed(text, name, paths).program_json())).program()
-    made.files = [(paths or {}).get(f, f) for f in made.files]
-    return made
+    data = json.loads(core.parsed(text, name, paths).program_json())
+    return Loader(data, paths or {}).program()

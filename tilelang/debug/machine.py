@@ -43,11 +43,11 @@ class Program:
         self.name, self.params, self.grid, self.vid, self.body, self.files = name, params, grid, vid, body, files
         self.cores = cores
         kinds = set()
-        self.cube = set()  # buffers of the cube core
+        self.cube = set()  # places of the buffers of the cube core
         for s in walk(body):
             kinds.add(s.kind)
             if s.kind == "op" and s.name in ("gemm", "mmad"):
-                self.cube.update(id(root(r.buf)) for r in s.ins + s.outs)
+                self.cube.update(root(r.buf).at for r in s.ins + s.outs)
         self.sides = [k for k in ("cube", "vector") if k in kinds]
         self.together = "sync_all" in kinds or any(s.kind == "cross_set" and s.mode == 0 for s in walk(body))
         self.lanes = self._lanes()
@@ -61,7 +61,7 @@ class Program:
 
     def on_cube(self, buf):
         buf = root(buf)
-        return buf.space in CUBE_SPACES or (buf.space in ("shared", "fragment") and id(buf) in self.cube)
+        return buf.space in CUBE_SPACES or (buf.space in ("shared", "fragment") and buf.at in self.cube)
 
 
 def walk(body):
@@ -161,6 +161,7 @@ class Run:
         self.gm = tensors  # id(Buffer) -> array
         self.scalars = scalars  # id(Var) -> value
         self.sizes = sizes or {}  # name of a symbolic size -> value
+        self.unwritten = {}  # id(array) of an output or workspace -> where nothing has written yet
         self.observers = []
         self.tokens = {}  # (lane, flag) -> waits that may pass
         self.sent = {}  # (lane, flag, mode) -> sets not yet counted
@@ -223,6 +224,8 @@ class Lane:
 
     first = True
     control = None
+    files = None  # path -> number, where statements do not number those of the program
+    given = None  # the array or number of a parameter of the caller's
 
     def __init__(self, run, index, side, vid, number):
         self.run, self.index, self.side, self.vid, self.number = run, index, side, vid, number
@@ -245,7 +248,7 @@ class Lane:
 
     def fault(self, code, text, fix=None):
         number, line, col = self.loc
-        files = self.run.program.files
+        files = self.run.program.files if self.files is None else list(self.files)
         file = files[number - 1] if 0 < number <= len(files) else None
         return KernelFault([Diagnostic(code, f"{text} ({self.who()})", file, line, col, None, fix, "error")])
 
@@ -253,9 +256,10 @@ class Lane:
 
     def tile(self, buf):
         """The array of a buffer or tensor."""
-        found = self.run.gm.get(id(buf)) if buf.space == "gm" else self.tiles.get(id(buf))
+        found = self.tiles.get(id(buf))
         if found is None:
-            found = self.tiles[id(buf)] = self._make(buf)
+            found = self.run.gm.get(id(buf)) if buf.space == "gm" else self._make(buf)
+            found = self.tiles[id(buf)] = self.given(buf) if found is None else found
         return found
 
     def _make(self, buf):
@@ -303,9 +307,8 @@ class Lane:
         if op == "var":
             found = self.env.get(id(e))
             if found is None:
-                found = self.run.sizes.get(e.name) if e.kind in ("sym", "const") else None
-            if found is None:
-                raise self.fault(1008, f"'{e.name}' has no value here")
+                found = self.run.sizes.get(e.name) if e.kind == "sym" else self.given(e)
+                self.env[id(e)] = found = arith.const(found, e.dtype)
             return found
         if op == "load":
             return self.load(e.buf, e.idx, mask)
@@ -521,9 +524,27 @@ class Lane:
             skip.append(lo - o)
         return array[tuple(at)], skip, [e for _, e in box]
 
+    def passes(self, region, writes):
+        """A copy reads or writes a region of a tensor: what nothing has written is not read."""
+        array = self.tile(region.buf) if region.buf.space == "gm" else None
+        shadow = self.run.unwritten.get(id(array))
+        if shadow is None:
+            return
+        part = tuple(slice(max(o, 0), max(o + e, 0)) for o, e in self.box(region))
+        if writes:
+            shadow[part] = False
+        elif shadow[part].any():
+            raise self.fault(
+                802,
+                f"'{region.buf.name}' is read where nothing has written yet",
+                "write it earlier in the program: statements are interpreted in its order",
+            )
+
     def on_copy(self, s):
         """`copy`: clamps to the tensors, pads, converts."""
         src, dst = s.ins[0], s.outs[0]
+        self.passes(src, False)
+        self.passes(dst, True)
         a, a_skip, a_ext = self.clamped(src)
         b, b_skip, b_ext = self.clamped(dst)
         a, a_skip, a_ext = self.squeeze(a, a_skip, a_ext)
@@ -583,6 +604,8 @@ class Lane:
     def on_dma(self, s):
         """Lowered moves: the same number of elements on both sides."""
         src, dst = s.ins[0], s.outs[0]
+        self.passes(src, False)
+        self.passes(dst, True)
         a, b = self.window(src), self.window(dst)
         if a.size == 0 or b.size == 0:
             return
@@ -684,12 +707,15 @@ class Lane:
         if box is not None and self.steps(s, mask, box):
             return
         buf, dtype = s.buf, s.buf.dtype
-        value = self.value(s.value, mask)
+        value = self.value(s.value, mask) if box is None or not s.accumulate else self.term(s.value, mask, len(box))
         array, at, inside = self.find(buf, s.idx, mask)
         base = root(buf)
         if s.accumulate and buf.space != "gm" and id(base) not in self.written:
             array[...] = narrow(0, dtype)
         self.written.add(id(base))
+        shadow = self.run.unwritten.get(id(array))
+        if shadow is not None:
+            shadow[tuple(np.broadcast_arrays(*at))] = False
         where = inside if mask is None else (mask if inside is True else inside & mask)
         if box is None:
             if where is True or bool(where):
@@ -707,6 +733,13 @@ class Lane:
                 array[tuple(i[where] for i in at)] = value[where]
         for f in self.run.observers:
             f(self, s)
+
+    def term(self, e, mask, rank):
+        """What a `+=` adds. A product of two elements in a sum over three axes and more is the cube's: not rounded."""
+        inner = e.args[0] if e.op == "cast" and e.dtype.is_float else e
+        if rank < 3 or inner.op != "*" or not all(a.op in ("load", "cast") for a in inner.args):
+            return self.value(e, mask)
+        return self.value(inner.args[0], mask) * self.value(inner.args[1], mask)
 
     def sum_into(self, array, at, value, where, dtype, box):
         """array[at] += value: axes that no index has are summed in 64 bits, the sum is added once."""

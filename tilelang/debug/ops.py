@@ -374,19 +374,12 @@ def _row_arg(o):
 
 @op("cumsum", "cummax")
 def _running(o):
-    axis, back = o.attrs["dim"], "reverse" in o.attrs
-    v = np.moveaxis(o.a, axis, 0)
-    v = v[::-1] if back else v
-    out = np.empty(v.shape, o.out.dtype)
-    acc = None
+    axis = o.attrs["dim"]
+    v = widen(o.a, o.types[0])
+    v = np.flip(v, axis) if "reverse" in o.attrs else v
     with np.errstate(all="ignore"):
-        for k in range(v.shape[0]):
-            x = v[k].astype(np.float32) if o.type.is_float else widen(v[k], o.type)
-            if acc is not None:
-                x = _larger(acc, x) if o.name == "cummax" else acc + x
-            out[k] = narrow(x, o.type)
-            acc = out[k].astype(np.float32) if o.type.is_float else widen(out[k], o.type)
-    o.put(np.moveaxis(out[::-1] if back else out, 0, axis))
+        out = narrow((np.cumsum if o.name == "cumsum" else np.maximum.accumulate)(v, axis=axis), o.type)
+    o.put(np.flip(out, axis) if "reverse" in o.attrs else out)
 
 
 # ---- elements moved -------------------------------------------------------------------------------------------------

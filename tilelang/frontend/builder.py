@@ -57,6 +57,9 @@ def active():
 
 
 class Builder:
+    live = False  # True: statements are executed as they are emitted (debug/live.py)
+    running = False  # and those of this place are, not collected for a T.Parallel
+
     def __init__(self, name, where, eager=None):
         self.name, self.where, self.eager = name, where, eager
         self.params = []  # Buffer or Var, in call order
@@ -139,6 +142,13 @@ class Builder:
 
     def close(self):
         self.blocks.pop()
+
+    def loop(self, it, names):
+        """The values of a RuntimeLoop: its body runs once to collect its statements."""
+        self.control += 1
+        yield it.begin(self, names)
+        it.end(self)
+        self.control -= 1
 
     def error(self, code, text, fix=None, other=None, at=None):
         """An error after which tracing can go on."""

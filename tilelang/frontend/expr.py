@@ -143,31 +143,36 @@ class Expr:
         return id(self)
 
     def _python_value(self, want, hint):
+        from .builder import active
+
+        b = active()
+        if b is not None and b.running:  # interpreted: it has one
+            return b.value(self)
         fail(1005, f"{show(self)} is known only when the kernel runs; Python needs {want} of it here", fix=hint)
 
     def __bool__(self):
-        self._python_value(
+        return bool(self._python_value(
             "the truth",
             "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain "
             "Python function mark the function @T.macro, or use T.if_then_else(c, a, b)",
-        )
+        ))
 
     def __index__(self):
-        self._python_value(
+        return int(self._python_value(
             "an integer",
             "index Python lists with Python numbers only: T.unroll(n) gives Python numbers, T.serial and range do not",
-        )
+        ))
 
     __int__ = __index__
 
     def __float__(self):
-        self._python_value("a number", "use T.cast(x, dtype) to convert inside the kernel")
+        return float(self._python_value("a number", "use T.cast(x, dtype) to convert inside the kernel"))
 
     def __iter__(self):
         self._python_value("the items", "a scalar has none")
 
     def __repr__(self):
-        return show(self)
+        return _value_text(self) or show(self)
 
     def astype(self, dtype):
         return cast(self, dtype)
@@ -694,6 +699,18 @@ def _tile_arithmetic(self, *args):
     )
 
 
+def _value_text(v):
+    """What a scalar or tile of a kernel that is interpreted holds now; None where nothing runs."""
+    from .builder import active
+
+    b = active()
+    if b is None or not b.running:
+        return None
+    if isinstance(v, Expr):
+        return repr(b.value(v))
+    return f"{describe(v)}\n{b.array(v)}"
+
+
 class _Tile:
     __slots__ = ()
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = (
@@ -704,6 +721,19 @@ class _Tile:
 
     def __iter__(self):
         fail(1005, f"{describe(self)} cannot be looped over in Python", fix="for i in T.serial(n)")
+
+    def __array__(self, dtype=None, copy=None):
+        """numpy.asarray(tile): its values, where the kernel is interpreted."""
+        from .builder import active
+
+        b = active()
+        if b is None or not b.running:
+            fail(
+                1005,
+                f"{describe(self)} has values only when the kernel runs",
+                fix="kernel.interpret(*args) runs it in Python; there numpy.asarray(tile) gives them",
+            )
+        return b.array(self) if dtype is None else b.array(self).astype(dtype)
 
 
 class Buffer(_Tile):
@@ -737,7 +767,7 @@ class Buffer(_Tile):
         current("an element store").store(self, idx, value, None)
 
     def __repr__(self):
-        return describe(self)
+        return _value_text(self) or describe(self)
 
 
 class Region(_Tile):
@@ -767,7 +797,7 @@ class Region(_Tile):
         return Element(self.buf, tuple(wrap(o, int32) for o in offs)) if all(points) else Region(self.buf, offs, exts)
 
     def __repr__(self):
-        return describe(self)
+        return _value_text(self) or describe(self)
 
 
 def _split_index(buf, idx):

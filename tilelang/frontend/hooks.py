@@ -56,10 +56,7 @@ class RuntimeLoop:
         if b is None:
             fail(1006, "a T loop is used outside a kernel", fix="it belongs into a function marked @T.prim_func")
         self.at = here()
-        b.control += 1
-        yield self.begin(b, names)
-        self.end(b)
-        b.control -= 1
+        yield from b.loop(self, names)
 
     def __iter__(self):
         return self.run(None)
@@ -68,12 +65,14 @@ class RuntimeLoop:
 class For:
     def __init__(self, it, names, at):
         self.it, self.names, self.at = it, names, at
-        self.ir = isinstance(it, RuntimeLoop)
         b = active()
+        ir = isinstance(it, RuntimeLoop)
+        self.live = ir and b is not None and b.live
+        self.ir = ir and not self.live
         self.control = b.control if b else 0
 
     def __iter__(self):
-        return self.it.run(self.names) if self.ir else iter(self.it)
+        return self.it.run(self.names) if isinstance(self.it, RuntimeLoop) else iter(self.it)
 
 
 class While:
@@ -81,7 +80,7 @@ class While:
         self.test, self.at, self.stmt = test, at, None
         b = active()
         self.control = b.control if b else 0
-        self.ir = False
+        self.ir, self.count = False, 0
 
     def next(self):
         b = active()
@@ -92,6 +91,9 @@ class While:
         value = self.test()
         if not isinstance(value, Expr):
             return bool(value)
+        if b.running:
+            self.count += 1
+            return b.again(self, value, self.count - 1)
         self.ir = True
         self.stmt = b.open("while", ["while ", to_bool(value)])
         b.control += 1
@@ -99,6 +101,8 @@ class While:
 
 
 class If:
+    live = False
+
     def __init__(self, test, at):
         self.at = at
         if isinstance(test, Poison):
@@ -113,6 +117,9 @@ class If:
             b = active()
             if b is None:
                 bool(self.test)
+            if b.running:
+                self.ir, self.live, self.test = False, True, b.branch(self, self.test)
+                return self.test
             self.stmt = b.open("if", ["if ", to_bool(self.test)])
             b.control += 1
             return True
@@ -130,6 +137,8 @@ class If:
             b = active()
             b.close()
             b.control -= 1
+        elif self.live:
+            active().leave(self)
         return self.ir
 
 
@@ -221,6 +230,13 @@ class Frame:
             self.muts.pop(n, None)
         return value
 
+    def again(self, saved, now, names):
+        """What `leave` says of names that get another value in a run-time loop, at the start of an iteration."""
+        return tuple(
+            self._back(n, saved[n]) if isinstance(saved.get(n), Expr) and saved[n].op != "const" else now.get(n)
+            for n in names
+        )
+
     def leave(self, h, saved, now, names, carried):
         for n in carried:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
@@ -278,6 +294,11 @@ class Frame:
         from ..language.loops import serial
 
         return serial
+
+    def stop_(self, fn):
+        """`breakpoint()` stops where the kernel is interpreted, not where it is traced."""
+        b = active()
+        return fn if b is None or b.live or fn is not breakpoint else _nothing
 
     def for_(self, it, names, has_else):
         if isinstance(it, Poison):
@@ -349,6 +370,10 @@ class Frame:
         if isinstance(test, Expr) and test.op != "const":
             return select(test, a(), b())
         return a() if (test.args[0] if isinstance(test, Expr) else test) else b()
+
+
+def _nothing(*args, **kwargs):
+    pass
 
 
 def active_or_fail():

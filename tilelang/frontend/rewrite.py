@@ -305,7 +305,7 @@ class Rewriter(ast.NodeTransformer):
         if is_range:
             it.func = _call("range_", it.func)
         self.loops.append(h)
-        body = self.block(node.body)
+        body = self.again(h, saved, carried, node) + self.block(node.body)
         self.loops.pop()
         orelse = self.block(node.orelse)
         out = [
@@ -315,6 +315,13 @@ class Rewriter(ast.NodeTransformer):
             self.leave(h, saved, names, carried),
         ]
         return self.at(node, out)
+
+    def again(self, h, saved, carried, node):
+        """At the start of each iteration: names that each run of a loop of the chip begins with."""
+        if not carried:
+            return []
+        call = self.unpack(carried, _call("again", _name(saved), _locals(), _const(carried)))
+        return self.at(node, [ast.If(ast.Attribute(_name(h), "live", ast.Load()), [call], [])])
 
     def leave(self, h, saved, names, carried):
         call = _call("leave", _name(h), _name(saved), _locals(), _const(names), _const(carried))
@@ -386,6 +393,12 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     # ---- expressions --------------------------------------------------------------------------------------------
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "breakpoint":
+            node.func = _put(_call("stop_", node.func), node.func)
+        return node
 
     def visit_BoolOp(self, node):
         method = "and_" if isinstance(node.op, ast.And) else "or_"

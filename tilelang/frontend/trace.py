@@ -34,8 +34,9 @@ class TensorType:
 class Traced:
     """A finished kernel: parameters and IR text."""
 
-    def __init__(self, builder, seconds):
+    def __init__(self, builder, seconds, execute):
         self.builder, self.seconds = builder, seconds
+        self.execute = execute  # execute(builder) runs the kernel's function under another builder
         self.name = builder.name
         self.params = list(builder.params)
 
@@ -112,9 +113,13 @@ class PrimFunc:
         run, where = rewrite(fn, Frame)
         notes = annotations(fn)
         names = parameter_names(fn)
-        with Builder(fn.__name__, where) as b:
+
+        def execute(b):
             args = [make_param(b, n, notes.get(n), where) for n in names]
-            result = run(**dict(zip(names, args)))
+            return run(**dict(zip(names, args)))
+
+        with Builder(fn.__name__, where) as b:
+            result = execute(b)
             if result is not None and not isinstance(result, (Buffer, tuple, list)):
                 fail(
                     1010,
@@ -123,7 +128,7 @@ class PrimFunc:
                     at=where,
                 )
             b.finish()
-        self.traced = Traced(b, time.perf_counter() - began)
+        self.traced = Traced(b, time.perf_counter() - began, execute)
         self.where = where
         self.params = self.traced.params
         self.attrs = {"global_symbol": fn.__name__}
