@@ -24,7 +24,9 @@ enum {
   .space = {SIZES(F, UB), SIZES(F, L1), SIZES(F, L0A), SIZES(F, L0B), SIZES(F, L0C), [SPACE_GM] = {0, 0, 1}},        \
   .n_flags = F##_n_flags, .n_cross_flags = F##_n_cross_flags, .cross_flag_max = F##_cross_flag_max,               \
   .repeat_bytes = F##_repeat_bytes, .max_repeat = F##_max_repeat, .max_mmad = F##_max_mmad,                       \
-  .max_burst_rows = F##_max_burst_rows, .max_burst_bytes = F##_max_burst_bytes, .queue_depth = F##_queue_depth
+  .max_burst_rows = F##_max_burst_rows, .max_burst_bytes = F##_max_burst_bytes,                            \
+  .select_scratch = F##_select_scratch, .select_scratch_bytes = F##_select_scratch_bytes,                         \
+  .queue_depth = F##_queue_depth
 #define FAMILY_a2 FAMILY(a2)
 #define FAMILY_a3 FAMILY(a2)
 #define FAMILY_a5 FAMILY(a5)

@@ -27,6 +27,8 @@ typedef struct {
   int32_t max_mmad;      /* m, n, k of one mmad */
   int32_t max_burst_rows;   /* rows of one DMA */
   int32_t max_burst_bytes;  /* bytes of one DMA row */
+  int32_t select_scratch; /* UB byte from which `select` keeps select_scratch_bytes for itself; -1: it needs none */
+  int32_t select_scratch_bytes;
   int32_t queue_depth;   /* instructions a pipe's queue holds */
 } Arch;
 

@@ -5,7 +5,7 @@
  * loop touches is live through the whole loop, back edge included, unless the loop alone uses it and each iteration
  * reads only what it has written before (memplan_fresh.c). Buffers are placed largest first at the lowest aligned
  * address that no overlapping live range holds. Addresses the user gave (T.annotate_address) are kept; the others go
- * around them.
+ * around them, and around the bytes of UB that `select` keeps for itself.
  *
  * When a memory overflows, the message lists the buffers that are live at the fullest point. */
 #include "memplan.h"
@@ -26,6 +26,7 @@ typedef struct {
   Life *life; /* by buffer id */
   Vec(Loop) loops;
   IrStmt *stmt;
+  Life scratch; /* of `select`: from the first one to the last */
 } Ctx;
 
 static void touch(Ctx *c, const IrBuf *b, uint32_t at) {
@@ -54,6 +55,11 @@ static bool collect(IrStmt *s, void *user) {
   if (s->op == ST_ALLOC) c->life[s->alloc.buf->id].alloc = s->id;
   ir_stmt_exprs(s, touch_expr, c);
   if (s->op == ST_STORE) touch(c, s->store.buf, s->id), c->life[ir_root(s->store.buf)->id].written = true;
+  if (s->op == OP_SELECT && !ir_attr(s, ATTR_MASKREP)) {
+    if (!c->scratch.used) c->scratch.from = s->id;
+    c->scratch.used = true;
+    c->scratch.to = s->id;
+  }
   for (int i = 0; i < s->n_args; i++)
     if (s->args[i].kind == ARG_REGION) {
       touch(c, s->args[i].region.buf, s->id);
@@ -237,12 +243,43 @@ static bool hand_overlap(Ctx *c, Life **list, int n) {
   return true;
 }
 
+/* The bytes of UB that the instruction keeps for itself, as a buffer that the user placed. */
+static bool select_scratch(Ctx *c, Life **list, int n) {
+  const Arch *arch = c->p->arch;
+  Life *l = &c->scratch;
+  if (!l->used || arch->select_scratch < 0) return false;
+  l->buf = arena_new(c->p->arena, IrBuf);
+  *l->buf = (IrBuf){.name = "select's own bytes", .type = DT_U8, .space = SPACE_UB, .addr = arch->select_scratch};
+  l->bytes = arch->select_scratch_bytes;
+  l->by_hand = true;
+  l->first = l->from, l->last = l->to;
+  for (uint32_t i = c->loops.len; i-- > 0;) { /* inner loops first */
+    const Loop *o = &c->loops.data[i];
+    if (l->to < o->from || l->from > o->to) continue;
+    l->from = l->from < o->from ? l->from : o->from;
+    l->to = l->to > o->to ? l->to : o->to;
+  }
+  for (int i = 0; i < n; i++) {
+    const IrBuf *b = list[i]->buf;
+    if (!list[i]->by_hand || b->addr >= l->buf->addr + l->bytes || b->addr + list[i]->bytes <= l->buf->addr) continue;
+    if (!clash(list[i], l)) continue;
+    Diag *g = diag_add(c->p->diags, DIAG_MEM_SCRATCH, b->loc,
+                       "%%%s stands in bytes %lld to %lld of ub; `select` keeps bytes %d to %lld for itself", b->name,
+                       (long long)b->addr, (long long)(b->addr + list[i]->bytes - 1), arch->select_scratch,
+                       (long long)(l->buf->addr + l->bytes - 1));
+    diag_fix(c->p->diags, g, "place it elsewhere, or leave its address to the compiler");
+  }
+  return true;
+}
+
 static bool plan_space(Ctx *c, Space s) {
   IrKernel *k = c->p->k;
-  Life **list = arena_array(c->p->arena, Life *, k->bufs.len);
+  Life **list = arena_array(c->p->arena, Life *, k->bufs.len + 1);
   int n = 0;
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (k->bufs.data[i]->space == s && c->life[i].used && !k->bufs.data[i]->view) list[n++] = &c->life[i];
+  if (s == SPACE_UB && n && select_scratch(c, list, n)) list[n++] = &c->scratch;
+  if (c->p->diags->n_errors) return false;
   qsort(list, (size_t)n, sizeof *list, larger_first);
   int64_t limit = c->p->arch->space[s].bytes, align = c->p->arch->space[s].align;
   if (!hand_overlap(c, list, n)) return false;

@@ -492,6 +492,20 @@ const char *cw_scalar(CWriter *w, IrExpr *e, DType t) {
   return arena_printf(w->arena, "(%s)%s", cw_type(t), cw_atom(w, e));
 }
 
+IrExpr *cw_repeated(CWriter *w, IrExpr *e, DType view) {
+  static const DType same_size[] = {[1] = DT_U8, [2] = DT_U16, [4] = DT_U32};
+  int from = dtype_size(e->type), to = dtype_size(view);
+  uint64_t ones = 0;
+  for (int i = 0; i < to; i += from) ones |= UINT64_C(1) << (8 * i);
+  if (e->op == EX_INT) {
+    uint64_t one = (uint64_t)e->i & (UINT64_MAX >> (64 - 8 * from));
+    return ir_int(w->k, view, (int64_t)(one * ones & (UINT64_MAX >> (64 - 8 * to))));
+  }
+  if (e->type == DT_BOOL) e = ir_cast(w->k, DT_U8, e);
+  IrExpr *bits = ir_cast(w->k, view, ir_bits(w->k, same_size[from], e));
+  return ones == 1 ? bits : cw_op(w, EX_MUL, bits, ir_int(w->k, view, (int64_t)ones));
+}
+
 IrExpr *cw_op(CWriter *w, ExprOp op, IrExpr *a, IrExpr *b) { return ir_binary(w->k, op, a, b); }
 IrExpr *cw_num(CWriter *w, int64_t v) { return ir_i32(w->k, v); }
 IrExpr *cw_mul(CWriter *w, IrExpr *a, int64_t b) { return cw_op(w, EX_MUL, a, cw_num(w, b)); }

@@ -71,6 +71,9 @@ bool cw_not_negative(const CWriter *w, const IrExpr *e);
 bool cw_is_size(const CWriter *w, const IrVar *v);              /* a scalar parameter that stands in a tensor's shape */
 bool cw_has_size(const CWriter *w, const IrExpr *e);            /* one occurs in e, so e has 64 bits in C++ */
 
+/* The bits of e once in every element of its size that the integer type `view` holds. */
+IrExpr *cw_repeated(CWriter *w, IrExpr *e, DType view);
+
 IrExpr *cw_op(CWriter *w, ExprOp op, IrExpr *a, IrExpr *b);
 IrExpr *cw_num(CWriter *w, int64_t v);
 IrExpr *cw_mul(CWriter *w, IrExpr *a, int64_t b);

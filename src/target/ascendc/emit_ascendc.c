@@ -32,9 +32,6 @@ typedef struct {
   bool *gm_written;          /* by buffer id */
 } Own;
 
-/* Scratch of the toolkit's Select in UB: TMP_UB_OFFSET of the 220 headers. */
-enum { UB_SCRATCH = 184 * 1024 };
-
 /* ---- small things -------------------------------------------------------------------------------------------- */
 
 static const char *dt(DType t) { return t == DT_BOOL ? "uint8_t" : cw_type(t); } /* as an element of a tensor */
@@ -303,15 +300,6 @@ static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   vector_call(w, s, &c);
 }
 
-/* The instruction uses the toolkit's scratch in UB: no buffer may lie there. */
-static void need_scratch(CWriter *w, const IrStmt *s) {
-  Own *own = w->own;
-  if (is_a5(w) || own->used[SPACE_UB] <= UB_SCRATCH) return;
-  cw_refuse(w, DIAG_EMIT_MEMORY, "shorten the tiles",
-            "%s: the toolkit uses UB from byte %d for itself here, and the kernel's buffers reach byte %lld",
-            op_name(s), UB_SCRATCH, (long long)own->used[SPACE_UB]);
-}
-
 static bool flat_vec(CWriter *w, const IrStmt *s, IrVec *v) {
   if (!read_vec(w, s, v)) return false;
   if (ir_is_int(v->rows, 1)) return true;
@@ -354,7 +342,6 @@ static void select(CWriter *w, const IrStmt *s, const Spelling *sp) {
                 rep ? "with maskrep both sides are tiles" : "only the second choice can be a scalar");
     return;
   }
-  if (!rep) need_scratch(w, s);
   bool scope = cw_needs_name(v.cols);
   if (scope) cw_scope(w);
   IrExpr *n = cw_bind(w, v.cols, "n");

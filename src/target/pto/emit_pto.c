@@ -7,41 +7,20 @@
  * TASSIGN<address>; tiles whose address or valid part is known only at run time are declared where they are used.
  *
  * What PTO cannot say is refused by name (`refused` in ops_pto.def, and refuse_form below). */
-#include "../cwriter.h"
+#include "pto.h"
 
 #include <string.h>
 
-typedef struct Spelling Spelling;
-typedef void (*Writer)(CWriter *w, const IrStmt *s, const Spelling *sp);
-struct Spelling {
-  Writer write;
-  const char *tile_api, *scalar_api, *row_api, *col_api;
-};
-static const Spelling spelling[OP_COUNT];
+static const PtSpelling spelling[OP_COUNT];
 
-enum { HELP_TO_BF16 = HELP_SHARED, HELP_BF16_FLOAT, HELP_COUNT };
 static const CHelper own_helpers[] = {
-    {"ToBf16", "AICORE inline bfloat16_t ToBf16(float a) // to nearest, ties to even\n{\n"
-               "  uint32_t bits = *reinterpret_cast<const uint32_t *>(&a);\n"
-               "  if (a == a) {\n    bits += 0x7fff + ((bits >> 16) & 1);\n  }\n"
-               "  const uint16_t high = bits >> 16;\n  return *reinterpret_cast<const bfloat16_t *>(&high);\n}\n"},
-    {"FloatOfBf16", "AICORE inline float FloatOfBf16(bfloat16_t a)\n{\n"
-                    "  const uint32_t bits = (uint32_t)*reinterpret_cast<const uint16_t *>(&a) << 16;\n"
-                    "  return *reinterpret_cast<const float *>(&bits);\n}\n"}};
-
-typedef enum { VEC_ROWS, VEC_COLUMN, MAT, MAT_TRANS, LEFT, RIGHT, ACC } Kind;
+#define HELPER(id, name, text) {name, text},
+#include "prelude_pto.def"
+#undef HELPER
+};
 
 typedef struct {
-  const IrBuf *buf;
-  Kind kind;
-  int64_t rows, cols;       /* of the Tile */
-  int64_t valid_r, valid_c; /* -1: run time */
-  int64_t addr;             /* -1: run time */
-  const char *name;
-} View;
-
-typedef struct {
-  Vec(View) views;        /* of the side being written, at constant addresses */
+  Vec(PtView) views;      /* of the side being written, at constant addresses */
   Vec(const char *) here; /* names of tiles declared in place by the statement `here_of` */
   const IrStmt *here_of;
   bool mix;
@@ -58,21 +37,23 @@ static const char *fmt(CWriter *w, const char *f, ...) {
   return text_str(&t);
 }
 
-static const char *dt(DType t) { return t == DT_BOOL ? "uint8_t" : cw_type(t); }
+const char *pt_dt(DType t) { return t == DT_BOOL ? "uint8_t" : cw_type(t); }
 static const char *op_name(const IrStmt *s) { return op_info[s->op].name; }
-static bool is_a5(const CWriter *w) { return !strcmp(w->arch->family, "a5"); }
+bool pt_is_a5(const CWriter *w) { return !strcmp(w->arch->family, "a5"); }
 
-static void refuse_form(CWriter *w, const IrStmt *s, const char *fix, const char *what) {
+void pt_refuse(CWriter *w, const IrStmt *s, const char *fix, const char *what) {
   cw_refuse(w, DIAG_EMIT_FORM, fix, "%s: %s", op_name(s), what);
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
-static const char *tile_type(CWriter *w, const View *v) {
-  const char *t = dt(v->buf->type);
+static const char *tile_type(CWriter *w, const PtView *v) {
+  const char *t = pt_dt(v->buf->type);
   long long r = v->rows, c = v->cols, vr = v->valid_r, vc = v->valid_c;
   switch (v->kind) {
-  case VEC_ROWS: return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld>", t, r, c, vr, vc);
+  case VEC_ROWS:
+    return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld%s%s>", t, r, c, vr, vc,
+               v->pad ? ", SLayout::NoneBox, TileConfig::fractalABSize, " : "", v->pad ? v->pad : "");
   case VEC_COLUMN: return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld>", t, r, c, vr, vc);
   case MAT:
     return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld, SLayout::RowMajor>", t, r, c, vr,
@@ -80,8 +61,8 @@ static const char *tile_type(CWriter *w, const View *v) {
   case MAT_TRANS:
     return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld, SLayout::ColMajor>", t, r, c, vr,
                vc);
-  case LEFT: return fmt(w, "TileLeft<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
-  case RIGHT: return fmt(w, "TileRight<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
+  case LEFT: return fmt(w, "TileLeft%s<%s, %lld, %lld, %lld, %lld>", vr < 0 ? "Compact" : "", t, r, c, vr, vc);
+  case RIGHT: return fmt(w, "TileRight%s<%s, %lld, %lld, %lld, %lld>", vr < 0 ? "Compact" : "", t, r, c, vr, vc);
   default: return fmt(w, "TileAcc<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
   }
 }
@@ -92,12 +73,15 @@ static bool view_name_taken(const Own *own, const char *name) {
   return false;
 }
 
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
+
 /* The name of a Tile with these properties; written down once a side, declared at its top. */
-static const char *constant_tile(CWriter *w, View v) {
+static const char *constant_tile(CWriter *w, PtView v) {
   Own *own = w->own;
   for (uint32_t i = 0; i < own->views.len; i++) {
-    const View *o = &own->views.data[i];
-    if (o->buf == v.buf && o->kind == v.kind && o->rows == v.rows && o->cols == v.cols && o->valid_r == v.valid_r &&
+    const PtView *o = &own->views.data[i];
+    if (o->buf->id == v.buf->id && o->buf->type == v.buf->type && o->kind == v.kind &&
+        same_text(o->pad, v.pad) && o->rows == v.rows && o->cols == v.cols && o->valid_r == v.valid_r &&
         o->valid_c == v.valid_c && o->addr == v.addr)
       return o->name;
   }
@@ -123,22 +107,28 @@ static const char *here_name(CWriter *w, const IrBuf *b) {
   return name;
 }
 
-/* A Tile for `rows` x `cols` elements at byte address buf->addr + off * size. Declares it here if it must be. */
-static const char *tile(CWriter *w, View v, IrExpr *off, IrExpr *rows, IrExpr *cols) {
+/* TASSIGN<address> wants the whole Tile in the memory, from a multiple of 32 bytes. */
+static bool can_check(const CWriter *w, const PtView *v) {
+  return v->addr % 32 == 0 &&
+         v->addr + v->rows * v->cols * dtype_size(v->buf->type) <= w->arch->space[v->buf->space].physical;
+}
+
+const char *pt_tile(CWriter *w, PtView v, IrExpr *off, IrExpr *rows, IrExpr *cols) {
   v.valid_r = rows->op == EX_INT ? rows->i : -1;
   v.valid_c = cols->op == EX_INT ? cols->i : -1;
   int64_t size = dtype_size(v.buf->type);
   v.addr = off->op == EX_INT ? v.buf->addr + off->i * size : -1;
-  if (v.valid_r >= 0 && v.valid_c >= 0 && v.addr >= 0) return constant_tile(w, v);
+  bool dynamic = v.valid_r < 0 || v.valid_c < 0;
+  if (!dynamic && v.addr >= 0 && can_check(w, &v)) return constant_tile(w, v);
   const char *name = here_name(w, v.buf);
   Text valid;
   text_init(&valid, w->arena);
-  if (v.valid_r < 0 || v.valid_c < 0) {
+  if (dynamic) {
     v.valid_r = v.valid_c = -1;
     text_printf(&valid, "(%s, %s)", cw_str(w, rows), cw_str(w, cols));
   }
   cw_line(w, "%s %s%s;", tile_type(w, &v), name, text_str(&valid));
-  if (v.addr >= 0) cw_line(w, "TASSIGN<%lld>(%s);", (long long)v.addr, name);
+  if (v.addr >= 0 && can_check(w, &v)) cw_line(w, "TASSIGN<%lld>(%s);", (long long)v.addr, name);
   else cw_line(w, "TASSIGN(%s, %s);", name, cw_str(w, cw_op(w, EX_ADD, cw_mul(w, off, size), cw_num(w, v.buf->addr))));
   return name;
 }
@@ -150,18 +140,56 @@ static IrExpr *most(CWriter *w, IrExpr *e, int64_t otherwise) { /* a constant bo
 }
 
 /* Rows of UB. One run is a single row, padded to whole blocks. */
-static const char *vec_tile(CWriter *w, const IrBuf *b, IrExpr *off, IrExpr *rows, IrExpr *cols, int64_t pitch) {
+static PtView rows_view(CWriter *w, const IrBuf *b, IrExpr *rows, IrExpr *cols, int64_t pitch) {
   int64_t elements = ir_buf_bytes(b) / dtype_size(b->type);
-  View v = {.buf = b, .kind = VEC_ROWS};
+  PtView v = {.buf = b, .kind = VEC_ROWS};
   v.cols = pitch ? pitch : round_up(most(w, cols, elements)->i, dtype_c0(b->type));
   v.rows = most(w, rows, max_i64(elements / max_i64(v.cols, 1), 1))->i;
-  return tile(w, v, off, rows, cols);
+  return v;
 }
 
-static const char *column_tile(CWriter *w, const IrBuf *b, IrExpr *off, IrExpr *rows) {
-  View v = {.buf = b, .kind = VEC_COLUMN, .cols = 1};
-  v.rows = round_up(most(w, rows, ir_buf_bytes(b) / dtype_size(b->type))->i, dtype_c0(b->type));
-  return tile(w, v, off, rows, cw_num(w, 1));
+const char *pt_rows(CWriter *w, const IrBuf *b, IrExpr *off, IrExpr *rows, IrExpr *cols, int64_t pitch) {
+  return pt_tile(w, rows_view(w, b, rows, cols, pitch), off, rows, cols);
+}
+
+const char *pt_run_at(CWriter *w, const IrBuf *b, IrExpr *off, IrExpr *n, int64_t most_n, DType t) {
+  IrBuf *as = (IrBuf *)b;
+  if (t != b->type) { /* the same bytes as elements of t */
+    as = arena_new(w->arena, IrBuf);
+    *as = *b;
+    as->type = t;
+    off = cw_op(w, EX_FDIV, cw_mul(w, off, dtype_size(b->type)), cw_num(w, dtype_size(t)));
+  }
+  PtView v = {.buf = as, .kind = VEC_ROWS, .rows = 1, .cols = round_up(max_i64(most_n, 1), dtype_c0(t))};
+  return pt_tile(w, v, off, cw_num(w, 1), n);
+}
+
+IrExpr *pt_run_offset(CWriter *w, const IrStmt *s, int arg) {
+  IrRows rows;
+  return ir_rows(w->k, &s->args[arg].region, &rows) ? rows.off : cw_num(w, 0); /* the verifier has seen to it */
+}
+
+const char *pt_run(CWriter *w, const IrStmt *s, int arg, IrExpr *n, DType t) {
+  const IrRegion *r = &s->args[arg].region;
+  int size = dtype_size(r->buf->type);
+  if (!n) n = cw_op(w, EX_FDIV, cw_mul(w, ir_count(w->k, r), size), cw_num(w, dtype_size(t)));
+  return pt_run_at(w, r->buf, pt_run_offset(w, s, arg), n, most(w, n, ir_buf_bytes(r->buf) / dtype_size(t))->i, t);
+}
+
+const char *pt_helper(CWriter *w, int id) {
+  cw_use(w, id);
+  return own_helpers[id - HELP_SHARED].name;
+}
+
+const char *pt_ub(CWriter *w, const char *tile, DType t) {
+  return fmt(w, "%s<%s>(%s)", pt_helper(w, PT_UB), pt_dt(t), tile);
+}
+
+bool pt_has_intrinsics(CWriter *w, const IrStmt *s) {
+  if (!pt_is_a5(w)) return true;
+  cw_refuse(w, DIAG_EMIT_OP, "operands of one shape and constant size, or a chip of A2 or A3",
+            "%s: on the 950 no instruction takes operands of this form", op_name(s));
+  return false;
 }
 
 /* A GM window: declares a GlobalTensor and returns its name. */
@@ -179,11 +207,11 @@ static const char *gm_tile(CWriter *w, const IrBuf *b, const IrRows *r) {
     text_printf(&args, ", %s",
                 fixed ? fmt(w, "%s()", shape) : fmt(w, "%s(%s, %s)", shape, cw_str(w, r->rows), cw_str(w, r->cols)));
   if (!near) text_printf(&args, ", %s(%s)", stride, cw_str(w, r->pitch));
-  cw_line(w, "GlobalTensor<%s, %s, %s> %s(%s);", dt(b->type), shape, stride, name, text_str(&args));
+  cw_line(w, "GlobalTensor<%s, %s, %s> %s(%s);", pt_dt(b->type), shape, stride, name, text_str(&args));
   return name;
 }
 
-static bool open_guard(CWriter *w, IrExpr *rows, IrExpr *cols) {
+bool pt_guard(CWriter *w, IrExpr *rows, IrExpr *cols) {
   IrExpr *g = cw_guard(w, rows, cols);
   if (g) cw_open(w, "if (%s)", cw_str(w, g));
   return g != NULL;
@@ -191,23 +219,21 @@ static bool open_guard(CWriter *w, IrExpr *rows, IrExpr *cols) {
 
 /* ---- vector instructions ---------------------------------------------------------------------------------------- */
 
-static bool read_vec(CWriter *w, const IrStmt *s, IrVec *v) {
+bool pt_read(CWriter *w, const IrStmt *s, IrVec *v) {
   if (ir_vec(w->k, s, v)) return true;
-  refuse_form(w, s, "make all operands one contiguous run, or rows of equal shape",
+  pt_refuse(w, s, "make all operands one contiguous run, or rows of equal shape",
               "its operands are neither one run nor rows");
   return false;
 }
 
-static bool check_dtype(CWriter *w, const IrStmt *s) {
-  for (int i = 0; i < s->n_args; i++) {
-    if (s->args[i].kind != ARG_REGION) continue;
-    DType t = s->args[i].region.buf->type;
-    if (arch_has_dtype(w->arch, op_info[s->op].dtypes, t)) continue;
-    cw_refuse(w, DIAG_EMIT_DTYPE, "convert the tile with cast first", "%s has no %s of %s", w->arch->name, op_name(s),
-              dtype_info[t].name);
-    return false;
-  }
-  return true;
+bool pt_check_dtype(CWriter *w, const IrStmt *s) {
+  DTypeRule rule = op_info[s->op].dtypes;
+  int data = rule == RULE_CMP ? 0 : s->n_args - 1; /* not the mask, not the indices */
+  DType t = s->args[data].region.buf->type;
+  if (arch_has_dtype(w->arch, rule, t)) return true;
+  cw_refuse(w, DIAG_EMIT_DTYPE, "convert the tile with cast first", "%s has no %s of %s", w->arch->name, op_name(s),
+            dtype_info[t].name);
+  return false;
 }
 
 /* Flat over whole buffers whose last dimension is whole blocks: shown as rows, as the kernel has them. */
@@ -226,15 +252,9 @@ static void unfold(CWriter *w, const IrStmt *s, IrVec *v) {
     if (v->arg[i].off) v->arg[i].pitch = cols;
 }
 
-typedef struct {
-  IrVec v;
-  const IrStmt *s;
-  bool scope, guarded;
-} VecCall;
-
-static bool begin(CWriter *w, const IrStmt *s, VecCall *c) {
+static bool begin(CWriter *w, const IrStmt *s, PtCall *c) {
   c->s = s;
-  if (!read_vec(w, s, &c->v)) return false;
+  if (!pt_read(w, s, &c->v)) return false;
   unfold(w, s, &c->v);
   c->scope = cw_needs_name(c->v.rows) || cw_needs_name(c->v.cols);
   for (int i = 0; i < s->n_args; i++)
@@ -243,21 +263,21 @@ static bool begin(CWriter *w, const IrStmt *s, VecCall *c) {
   if (c->scope) cw_scope(w);
   c->v.rows = cw_bind(w, c->v.rows, "rows");
   c->v.cols = cw_bind(w, c->v.cols, "n");
-  c->guarded = open_guard(w, c->v.rows, c->v.cols);
+  c->guarded = pt_guard(w, c->v.rows, c->v.cols);
   return true;
 }
 
-static void end(CWriter *w, const VecCall *c) {
+static void end(CWriter *w, const PtCall *c) {
   if (c->guarded) cw_close(w);
   if (c->scope) cw_close(w);
 }
 
-static const char *operand(CWriter *w, const VecCall *c, int i) {
+static const char *operand(CWriter *w, const PtCall *c, int i) {
   const IrBuf *b = c->s->args[i].region.buf;
   bool one_row = !ir_is_int(c->v.rows, 1) && c->v.arg[i].pitch == 0;
   IrExpr *rows = one_row ? cw_num(w, 1) : c->v.rows;
-  if (c->v.arg[i].block) return vec_tile(w, b, c->v.arg[i].off, rows, cw_num(w, dtype_c0(b->type)), c->v.arg[i].pitch);
-  return vec_tile(w, b, c->v.arg[i].off, rows, c->v.cols, one_row || ir_is_int(c->v.rows, 1) ? 0 : c->v.arg[i].pitch);
+  if (c->v.arg[i].block) return pt_rows(w, b, c->v.arg[i].off, rows, cw_num(w, dtype_c0(b->type)), c->v.arg[i].pitch);
+  return pt_rows(w, b, c->v.arg[i].off, rows, c->v.cols, one_row || ir_is_int(c->v.rows, 1) ? 0 : c->v.arg[i].pitch);
 }
 
 static const char *scalar_of(CWriter *w, const IrStmt *s, int i) {
@@ -266,21 +286,22 @@ static const char *scalar_of(CWriter *w, const IrStmt *s, int i) {
   return cw_scalar(w, e, s->args[s->n_args - 1].region.buf->type);
 }
 
-static void elem(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  VecCall c;
+static void elem(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
+  PtCall c;
   int last = s->n_args - 2, out = s->n_args - 1;
   bool bytes = s->op == OP_MOVE || s->op == OP_FILL || s->op == OP_CAST; /* any dtype */
-  if ((!bytes && !check_dtype(w, s)) || !begin(w, s, &c)) return;
+  if ((!bytes && !pt_check_dtype(w, s)) || !begin(w, s, &c)) return;
   bool scalar = s->args[last].kind == ARG_SCALAR, rows = !ir_is_int(c.v.rows, 1);
   bool by_row = !scalar && c.v.arg[last].block, by_col = !scalar && !by_row && rows && c.v.arg[last].pitch == 0;
   const char *api = scalar ? sp->scalar_api : by_row ? sp->row_api : by_col ? sp->col_api : sp->tile_api;
-  bool odd = false; /* a repeated operand where the instruction takes none */
+  bool odd = false; /* a repeated operand where the instruction takes none, or rows TMOV finds too different */
+  if (s->op == OP_MOVE && rows && !by_row && !by_col) odd = c.v.arg[0].pitch != c.v.arg[1].pitch;
   for (int i = 0; i < last; i++)
     if (c.v.arg[i].off && (c.v.arg[i].block || (rows && c.v.arg[i].pitch == 0))) odd = true;
-  if (!*api || odd) {
-    refuse_form(w, s, scalar ? "fill a tile with the scalar first" : "give it operands of the same shape",
-                scalar ? "there is no instruction with a scalar operand"
-                       : "an operand that repeats stands where the instruction takes none");
+  if (scalar && !*api) {
+    pt_refuse(w, s, "fill a tile with the scalar first", "there is no instruction with a scalar operand");
+  } else if (!*api || odd) {
+    pt_rows_call(w, &c, sp, scalar ? scalar_of(w, s, last) : "");
   } else {
     Text t;
     text_init(&t, w->arena);
@@ -292,11 +313,11 @@ static void elem(CWriter *w, const IrStmt *s, const Spelling *sp) {
   end(w, &c);
 }
 
-static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
+static void cast(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   static const char *const mode_name[CAST_COUNT] = {
       [CAST_NONE] = "CAST_RINT",   [CAST_RINT] = "CAST_RINT",   [CAST_FLOOR] = "CAST_FLOOR", [CAST_CEIL] = "CAST_CEIL",
       [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
-  VecCall c;
+  PtCall c;
   DType src = s->args[0].region.buf->type, dst = s->args[1].region.buf->type;
   bool same = src == dst && ir_attr_int(s, ATTR_MODE, CAST_NONE) == CAST_NONE;
   if (same) {
@@ -314,108 +335,27 @@ static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   end(w, &c);
 }
 
-static void arange(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  VecCall c;
-  DType t = s->args[2].region.buf->type;
-  if ((t != DT_I16 && t != DT_I32) || !ir_is_int(s->args[1].scalar, 1)) {
-    refuse_form(w, s, "count in i32 with step 1, then cast and multiply", "TCI counts i16 and i32 upwards by one only");
-    return;
-  }
-  c.s = s;
-  if (!ir_vec(w->k, s, &c.v) || !ir_is_int(c.v.rows, 1) || c.v.cols->op != EX_INT || c.v.arg[2].off->op != EX_INT) {
-    refuse_form(w, s, "write a whole tile", "the destination is not one run of constant length");
-    return;
-  }
-  const char *to = operand(w, &c, 2);
-  cw_line(w, "%s<decltype(%s), %s, 0>(%s, %s);", sp->tile_api, to, dt(t), to, cw_scalar(w, s->args[0].scalar, t));
-}
-
-static void row_reduce(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  VecCall c = {.s = s};
-  if (!check_dtype(w, s) || !read_vec(w, s, &c.v)) return;
-  const IrBuf *dst = s->args[1].region.buf;
-  IrExpr *off = c.v.arg[1].off;
-  if (off->op == EX_INT && off->i % dtype_c0(dst->type)) {
-    refuse_form(w, s, "start the results at a multiple of 32 bytes", "the results start inside a block of 32 bytes");
-    return;
-  }
-  c.scope = c.v.rows->op != EX_INT || c.v.cols->op != EX_INT || off->op != EX_INT || c.v.arg[0].off->op != EX_INT;
-  if (c.scope) cw_scope(w);
-  c.v.rows = cw_bind(w, c.v.rows, "rows");
-  c.v.cols = cw_bind(w, c.v.cols, "cols");
-  c.guarded = open_guard(w, c.v.rows, c.v.cols);
-  const IrBuf *src = s->args[0].region.buf;
-  const char *from = vec_tile(w, src, c.v.arg[0].off, c.v.rows, c.v.cols, c.v.arg[0].pitch);
-  const char *to = column_tile(w, dst, off, c.v.rows);
-  cw_line(w, "%s(%s, %s, %s);", sp->tile_api, to, from, from); /* a row of one repeat needs no scratch tile */
-  end(w, &c);
-}
-
-static void brcb(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  VecCall c = {.s = s};
-  if (!read_vec(w, s, &c.v)) return;
-  const IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
-  if (c.v.rows->op != EX_INT || c.v.arg[0].off->op != EX_INT || c.v.arg[1].off->op != EX_INT) {
-    refuse_form(w, s, "broadcast a whole tile", "the number of elements or the place is known only at run time");
-    return;
-  }
-  const char *to = vec_tile(w, dst, c.v.arg[1].off, c.v.rows, c.v.cols, dtype_c0(dst->type));
-  cw_line(w, "%s(%s, %s);", sp->tile_api, to, column_tile(w, src, c.v.arg[0].off, c.v.rows));
-}
-
-/* An operand that is one run, as a tile of one row. */
-static const char *run_tile(CWriter *w, const IrStmt *s, int arg) {
-  const IrRegion *r = &s->args[arg].region;
-  IrRows rows;
-  if (!ir_rows(w->k, r, &rows)) return w->buf_name[r->buf->id]; /* the verifier has seen to it */
-  return vec_tile(w, r->buf, rows.off, cw_num(w, 1), ir_count(w->k, r), 0);
-}
-
-/* gatherb, gather_mask, sort32: operands of constant length in the order result, source, indices. */
-static void moved(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  static const char *const pattern_name[] = {"", "P0101", "P1010", "P0001", "P0010", "P0100", "P1000", "P1111"};
-  int out = s->n_args - 1;
-  const IrBuf *dst = s->args[out].region.buf;
-  bool pattern = s->op == OP_GATHER_MASK && s->args[1].kind == ARG_SCALAR, indices = s->op != OP_GATHER_MASK;
-  bool scope = false; /* tiles declared here */
-  for (int i = 0; i < s->n_args; i++) {
-    IrRows rows;
-    if (s->args[i].kind != ARG_REGION) continue;
-    scope |= ir_rows(w->k, &s->args[i].region, &rows) && rows.off->op != EX_INT;
-    if (ir_count(w->k, &s->args[i].region)->op == EX_INT) continue;
-    refuse_form(w, s, "use tiles of constant size", "the number of elements is known only at run time");
-    return;
-  }
-  if (indices && s->args[1].region.buf->type != DT_U32) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "use u32 indices", "%s takes indices of u32 only", op_name(s));
-    return;
-  }
-  if (!indices && (!pattern || ir_count(w->k, &s->args[2].region)->i % dtype_c0(dst->type))) {
-    refuse_form(w, s, "use target ascendc",
-                pattern ? "the result is not a whole number of 32-byte blocks" : "the pattern is a tile of bits");
-    return;
-  }
-  if (scope) cw_scope(w);
-  const char *to = run_tile(w, s, out), *from = run_tile(w, s, 0);
-  if (indices) cw_line(w, "%s(%s, %s, %s);", sp->tile_api, to, from, run_tile(w, s, 1));
-  else
-    cw_line(w, "%s<decltype(%s), decltype(%s), MaskPattern::%s>(%s, %s);", sp->tile_api, to, from,
-            pattern_name[s->args[1].scalar->i], to, from);
-  if (scope) cw_close(w);
-}
-
-static void refused(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  (void)sp;
-  cw_refuse(w, DIAG_EMIT_OP, "use target ascendc", "%s is not written for PTO", op_name(s));
-}
-
 /* ---- moves between GM and the cores ----------------------------------------------------------------------------- */
 
-static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
+/* The PadValue of a constant; NULL: none. */
+static const char *pad_value(CWriter *w, const IrExpr *e) {
+  if ((e->op == EX_INT && e->i == 0) || (e->op == EX_FLOAT && e->f == 0)) return "PadValue::Zero";
+  if (dtype_size(e->type) > 4) return NULL;
+  if (e->op == EX_FLOAT && e->type == DT_BF16) { /* there is no constant of this dtype: its bits */
+    float f = (float)e->f;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return fmt(w, "PadValueCustom16(0x%x)", (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  }
+  if (e->op == EX_INT) return fmt(w, "PadValueCustom((%s)%lld)", pt_dt(e->type), (long long)e->i);
+  return e->op == EX_FLOAT ? fmt(w, "PadValueCustom(%s)", cw_str(w, e)) : NULL;
+}
+
+static void gm_ub(CWriter *w, const IrStmt *s, const PtSpelling *sp, bool in) {
   const IrRegion *reg[2] = {&s->args[in ? 1 : 0].region, &s->args[in ? 0 : 1].region}; /* UB, GM */
   IrRows r[2];
   if (!cw_rows(w, reg, r, 2) || !ir_expr_equal(r[0].rows, r[1].rows) || !ir_expr_equal(r[0].cols, r[1].cols)) {
-    refuse_form(w, s, "copy a plane at a time", "the two sides are not rows of one shape");
+    pt_refuse(w, s, "copy a plane at a time", "the two sides are not rows of one shape");
     return;
   }
   const IrBuf *ub = reg[0]->buf;
@@ -428,10 +368,14 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
   const IrExpr *run = r[0].cols;
   if (ir_is_int(r[0].rows, 1) && run->op == EX_MUL && ir_is_int(run->arg[1], width) && width % dtype_c0(ub->type) == 0)
     for (int i = 0; i < 2; i++) r[i] = (IrRows){r[i].off, run->arg[0], cw_num(w, width), cw_num(w, width)};
+  const char *pad = NULL;
   if (ir_attr(s, ATTR_PAD) && (r[0].cols->op != EX_INT || r[0].cols->i * dtype_size(ub->type) % 32)) {
-    refuse_form(w, s, "make the row length a multiple of 32 bytes, or use target ascendc",
-                "a row ends inside a block of 32 bytes, and TLOAD cannot fill the rest with a chosen value");
-    return;
+    pad = pad_value(w, ir_cast(w->k, ub->type, ir_attr(s, ATTR_PAD)));
+    if (!pad) {
+      pt_refuse(w, s, "pad with a constant, or use target ascendc",
+                "a row ends inside a block of 32 bytes, and TLOAD fills the rest with constants only");
+      return;
+    }
   }
   cw_scope(w);
   r[0].rows = r[1].rows = cw_bind(w, r[0].rows, "rows");
@@ -440,9 +384,11 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
     if (ir_expr_equal(r[i].pitch, r[0].cols) || ir_is_int(r[i].rows, 1)) r[i].pitch = cols;
     r[i].cols = cols;
   }
-  bool guarded = open_guard(w, r[0].rows, cols), one = ir_is_int(r[0].rows, 1);
+  bool guarded = pt_guard(w, r[0].rows, cols), one = ir_is_int(r[0].rows, 1);
   const char *gm = gm_tile(w, reg[1]->buf, &r[1]);
-  const char *t = vec_tile(w, ub, r[0].off, r[0].rows, cols, one || r[0].pitch->op != EX_INT ? 0 : r[0].pitch->i);
+  PtView v = rows_view(w, ub, r[0].rows, cols, one || r[0].pitch->op != EX_INT ? 0 : r[0].pitch->i);
+  v.pad = pad;
+  const char *t = pt_tile(w, v, r[0].off, r[0].rows, cols);
   if (in) cw_line(w, "%s(%s, %s);", sp->tile_api, t, gm);
   else if (!ir_attr(s, ATTR_ATOMIC)) cw_line(w, "%s(%s, %s);", sp->tile_api, gm, t);
   else cw_line(w, "%s<decltype(%s), decltype(%s), AtomicType::AtomicAdd>(%s, %s);", sp->tile_api, t, gm, gm, t);
@@ -450,12 +396,12 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool in) {
   cw_close(w);
 }
 
-static void gm_to_ub(CWriter *w, const IrStmt *s, const Spelling *sp) { gm_ub(w, s, sp, true); }
-static void ub_to_gm(CWriter *w, const IrStmt *s, const Spelling *sp) { gm_ub(w, s, sp, false); }
+static void gm_to_ub(CWriter *w, const IrStmt *s, const PtSpelling *sp) { gm_ub(w, s, sp, true); }
+static void ub_to_gm(CWriter *w, const IrStmt *s, const PtSpelling *sp) { gm_ub(w, s, sp, false); }
 
 static bool fractal_box(CWriter *w, const IrStmt *s, const IrRegion *r, CBox *b) {
   if (cw_box(w, r, b)) return true;
-  refuse_form(w, s, "take one plane of the buffer at a time", "more than two dimensions of a fractal tile");
+  pt_refuse(w, s, "take one plane of the buffer at a time", "more than two dimensions of a fractal tile");
   return false;
 }
 
@@ -464,107 +410,136 @@ static IrExpr *nz_offset(CWriter *w, const IrBuf *buf, const CBox *b) {
   return cw_op(w, EX_ADD, b->plane, cw_op(w, EX_ADD, cw_mul(w, b->c, b->plane_rows), cw_mul(w, b->r, c0)));
 }
 
-static void gm_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
+static void gm_to_l1(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   IrRows g;
   CBox b;
   if (!fractal_box(w, s, dst, &b)) return;
   if (!cw_gm_matrix(w, src, &g)) {
-    refuse_form(w, s, "copy a plane at a time", "the GM region is not the rows of one matrix");
-    return;
-  }
-  if ((b.r->op != EX_INT || b.c->op != EX_INT)) {
-    refuse_form(w, s, "load the tile from its first row and column",
-                "the place inside the L1 tile is known only at run time");
+    pt_refuse(w, s, "copy a plane at a time", "the GM region is not the rows of one matrix");
     return;
   }
   cw_scope(w);
   bool whole_rows = ir_is_int(g.rows, 1);
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
-  bool guarded = open_guard(w, rows, cols);
+  bool guarded = pt_guard(w, rows, cols);
   g.rows = rows;
   g.cols = cols;
   if (whole_rows) g.pitch = cols;
   const char *gm = gm_tile(w, src->buf, &g);
-  View v = {.buf = dst->buf, .kind = MAT, .rows = b.plane_rows, .cols = b.plane_cols - b.c->i};
-  cw_line(w, "%s(%s, %s);", sp->tile_api, tile(w, v, nz_offset(w, dst->buf, &b), rows, cols), gm);
+  PtView v = {.buf = dst->buf, .kind = MAT, .rows = b.plane_rows};
+  v.cols = round_up(most(w, cols, b.plane_cols)->i, dtype_c0(dst->buf->type));
+  cw_line(w, "%s(%s, %s);", sp->tile_api, pt_tile(w, v, nz_offset(w, dst->buf, &b), rows, cols), gm);
   if (guarded) cw_close(w);
   cw_close(w);
 }
 
 static const char *whole_mat(CWriter *w, const IrBuf *buf, const CBox *b, bool trans) {
   int64_t r = b->plane_rows, c = b->plane_cols;
-  View v = {.buf = buf, .kind = trans ? MAT_TRANS : MAT, .rows = trans ? c : r, .cols = trans ? r : c};
-  return tile(w, v, b->plane, cw_num(w, v.rows), cw_num(w, v.cols));
+  PtView v = {.buf = buf, .kind = trans ? MAT_TRANS : MAT, .rows = trans ? c : r, .cols = trans ? r : c};
+  return pt_tile(w, v, b->plane, cw_num(w, v.rows), cw_num(w, v.cols));
 }
 
-static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
+static void l1_fill(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *dst = &s->args[1].region;
+  DType t = dst->buf->type;
   CBox b;
   if (!fractal_box(w, s, dst, &b)) return;
   int n = dst->buf->rank;
-  if (!ir_is_int(b.r, 0) || !ir_is_int(b.c, 0) || !ir_expr_equal(b.rows, dst->buf->shape[n - 2]) ||
-      !ir_expr_equal(b.cols, dst->buf->shape[n - 1])) {
-    refuse_form(w, s, "fill the whole tile", "TEXPANDS fills whole L1 tiles only");
+  if (ir_is_int(b.r, 0) && ir_is_int(b.c, 0) && ir_expr_equal(b.rows, dst->buf->shape[n - 2]) &&
+      ir_expr_equal(b.cols, dst->buf->shape[n - 1])) {
+    bool scope = b.plane->op != EX_INT;
+    if (scope) cw_scope(w);
+    const char *to = whole_mat(w, dst->buf, &b, false);
+    cw_line(w, "%s(%s, %s);", sp->scalar_api, to, cw_scalar(w, s->args[0].scalar, t));
+    if (scope) cw_close(w);
     return;
   }
-  bool scope = b.plane->op != EX_INT;
-  if (scope) cw_scope(w);
-  const char *t = whole_mat(w, dst->buf, &b, false);
-  cw_line(w, "%s(%s, %s);", sp->scalar_api, t, cw_scalar(w, s->args[0].scalar, dst->buf->type));
-  if (scope) cw_close(w);
+  if (!pt_has_intrinsics(w, s)) return;
+  int64_t c0 = dtype_c0(t);
+  bool ends = b.cols->op == EX_INT && b.c->op == EX_INT && b.c->i + b.cols->i == dst->buf->shape[n - 1]->i;
+  if (!ends && b.cols->op == EX_INT && b.cols->i % c0) {
+    pt_refuse(w, s, "fill whole blocks of 32 bytes", "the box ends inside a block of 32 bytes");
+    return;
+  }
+  cw_scope(w);
+  IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
+  bool guarded = pt_guard(w, rows, cols);
+  PtView v = {.buf = dst->buf, .kind = MAT, .rows = b.plane_rows, .cols = c0};
+  const char *at = pt_tile(w, v, nz_offset(w, dst->buf, &b), cw_num(w, v.rows), cw_num(w, v.cols));
+  cw_line(w, "%s((__cbuf__ uint32_t *)%s.data(), %s, %s, %s, %s);", pt_helper(w, PT_FILL_L1), at,
+          cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows),
+          cw_str(w, cw_op(w, EX_SUB, cw_num(w, b.plane_rows), rows)),
+          cw_str(w, cw_repeated(w, ir_cast(w->k, t, s->args[0].scalar), DT_U32)));
+  if (guarded) cw_close(w);
+  cw_close(w);
 }
 
 /* ---- cube ------------------------------------------------------------------------------------------------------- */
 
-/* The tile of an L0 operand: exactly the extents that are used, in whole fractals. */
+/* The tile of an L0 operand: exactly the extents that are used, in whole fractals. Extents known only at run time
+ * stand in a compact tile, whose rows of fractals are as long as they are valid. */
 static const char *l0_tile(CWriter *w, const IrStmt *s, const IrRegion *r, const CBox *b) {
-  if (!ir_is_int(b->r, 0) || !ir_is_int(b->c, 0) || b->rows->op != EX_INT || b->cols->op != EX_INT) {
-    refuse_form(w, s, "use whole L0 tiles",
-                "the extents of an L0 tile are known only at run time, or it starts inside one");
+  if (!ir_is_int(b->r, 0) || !ir_is_int(b->c, 0)) {
+    pt_refuse(w, s, "use whole L0 tiles", "the box starts inside an L0 tile");
     return NULL;
   }
   int64_t c0 = dtype_c0(r->buf->type);
   bool left = r->buf->space == SPACE_L0A;
-  View v = {.buf = r->buf, .kind = left ? LEFT : RIGHT};
-  v.rows = round_up(b->rows->i, left ? 16 : c0);
-  v.cols = round_up(b->cols->i, left ? c0 : 16);
-  return tile(w, v, b->plane, b->rows, b->cols);
+  PtView v = {.buf = r->buf, .kind = left ? LEFT : RIGHT};
+  v.rows = round_up(most(w, b->rows, b->plane_rows)->i, left ? 16 : c0);
+  v.cols = round_up(most(w, b->cols, b->plane_cols)->i, left ? c0 : 16);
+  return pt_tile(w, v, b->plane, b->rows, b->cols);
 }
 
-static void l1_to_l0(CWriter *w, const IrStmt *s, const Spelling *sp) {
+static bool runs_late(const CBox *b) { return b->rows->op != EX_INT || b->cols->op != EX_INT; }
+
+static void l1_to_l0(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   bool trans = ir_attr(s, ATTR_TRANS) != NULL;
   CBox a, b;
   if (!fractal_box(w, s, src, &a) || !fractal_box(w, s, dst, &b)) return;
-  bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT;
+  bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || runs_late(&b);
   if (scope) cw_scope(w);
+  b.rows = cw_bind(w, b.rows, "rows");
+  b.cols = cw_bind(w, b.cols, "cols");
+  bool guarded = pt_guard(w, b.rows, b.cols);
   const char *to = l0_tile(w, s, dst, &b);
   if (to)
     cw_line(w, "%s(%s, %s, %s, %s);", sp->tile_api, to, whole_mat(w, src->buf, &a, trans), cw_str(w, trans ? a.c : a.r),
             cw_str(w, trans ? a.r : a.c));
+  if (guarded) cw_close(w);
   if (scope) cw_close(w);
 }
 
+/* Rows and columns of an accumulator from anywhere in its plane: columns of fractals are as high as the plane. */
 static const char *acc_tile(CWriter *w, const IrRegion *r, const CBox *b, IrExpr *m, IrExpr *n) {
-  View v = {.buf = r->buf, .kind = ACC, .rows = b->plane_rows, .cols = b->plane_cols};
-  return tile(w, v, nz_offset(w, r->buf, b), m, n);
+  PtView v = {.buf = r->buf, .kind = ACC, .rows = b->plane_rows};
+  v.cols = round_up(most(w, n, b->plane_cols)->i, 16);
+  return pt_tile(w, v, nz_offset(w, r->buf, b), m, n);
 }
 
-static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
+static void mmad(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *A = &s->args[0].region, *B = &s->args[1].region, *C = &s->args[2].region;
   CBox a, b, c;
   if (!fractal_box(w, s, A, &a) || !fractal_box(w, s, B, &b) || !fractal_box(w, s, C, &c)) return;
-  if (!ir_is_int(c.r, 0) || !ir_is_int(c.c, 0)) {
-    refuse_form(w, s, "accumulate into a whole tile", "the accumulator starts inside a tile");
+  /* The cube writes columns of fractals as high as m is; the tile has them as high as it is itself. */
+  bool high = a.rows->op == EX_INT ? round_up(a.rows->i, 16) == c.plane_rows : c.plane_rows == 16;
+  if (!high && ir_range(w->k, b.cols).hi > 16) {
+    pt_refuse(w, s, "accumulate into a tile of exactly m rows",
+              "it writes only some rows of the accumulator, and more than 16 columns");
     return;
   }
-  if (a.rows->op == EX_INT && round_up(a.rows->i, 16) != c.plane_rows && c.plane_cols > 16) {
-    refuse_form(w, s, "accumulate into a tile of exactly m rows", "it writes only some rows of the accumulator");
-    return;
-  }
-  bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || c.plane->op != EX_INT;
+  bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || c.plane->op != EX_INT || runs_late(&a) ||
+               runs_late(&b) || c.r->op != EX_INT || c.c->op != EX_INT;
   if (scope) cw_scope(w);
+  a.rows = cw_bind(w, a.rows, "m");
+  a.cols = cw_bind(w, a.cols, "k");
+  b.cols = cw_bind(w, b.cols, "n");
+  b.rows = a.cols;
+  IrExpr *g = cw_guard(w, a.rows, b.cols), *gk = cw_guard(w, a.cols, NULL);
+  if (gk) g = g ? cw_op(w, EX_LAND, g, gk) : gk;
+  if (g) cw_open(w, "if (%s)", cw_str(w, g));
   const char *at = l0_tile(w, s, A, &a), *bt = at ? l0_tile(w, s, B, &b) : NULL;
   if (at && bt) {
     const char *ct = acc_tile(w, C, &c, a.rows, b.cols);
@@ -584,27 +559,23 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
       cw_line(w, "%s", init && init->i ? first : more);
     }
   }
+  if (g) cw_close(w);
   if (scope) cw_close(w);
 }
 
-static void l0c_to_gm(CWriter *w, const IrStmt *s, const Spelling *sp) {
+static void l0c_to_gm(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   CBox b;
   IrRows g;
   if (!fractal_box(w, s, src, &b)) return;
   if (!cw_gm_matrix(w, dst, &g)) {
-    refuse_form(w, s, "write a plane at a time", "the GM region is not the rows of one matrix");
-    return;
-  }
-  if (!ir_is_int(b.r, 0) || !ir_is_int(b.c, 0)) {
-    refuse_form(w, s, "write the accumulator from its first row and column",
-                "the window starts inside the accumulator");
+    pt_refuse(w, s, "write a plane at a time", "the GM region is not the rows of one matrix");
     return;
   }
   cw_scope(w);
   bool whole_rows = ir_is_int(g.rows, 1);
   IrExpr *m = cw_bind(w, b.rows, "m"), *n = cw_bind(w, b.cols, "n");
-  bool guarded = open_guard(w, m, n);
+  bool guarded = pt_guard(w, m, n);
   g.rows = m;
   g.cols = n;
   if (whole_rows) g.pitch = n;
@@ -620,17 +591,41 @@ static void l0c_to_gm(CWriter *w, const IrStmt *s, const Spelling *sp) {
   cw_close(w);
 }
 
-static const Spelling spelling[OP_COUNT] = {
+static void l0c_to_l1(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
+  const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
+  CBox b, d;
+  if (!fractal_box(w, s, src, &b) || !fractal_box(w, s, dst, &d)) return;
+  if (dst->buf->type != DT_F16 && dst->buf->type != DT_BF16) {
+    cw_refuse(w, DIAG_EMIT_DTYPE, "write f16 or bf16, or go through GM", "l0c_to_l1 cannot write %s",
+              dtype_info[dst->buf->type].name);
+    return;
+  }
+  bool scope = runs_late(&b) || b.plane->op != EX_INT || d.plane->op != EX_INT || b.r->op != EX_INT ||
+               b.c->op != EX_INT;
+  if (scope) cw_scope(w);
+  IrExpr *m = cw_bind(w, b.rows, "m"), *n = cw_bind(w, b.cols, "n");
+  bool guarded = pt_guard(w, m, n);
+  const char *from = acc_tile(w, src, &b, m, n);
+  PtView v = {.buf = dst->buf, .kind = MAT, .rows = d.plane_rows, .cols = d.plane_cols};
+  const char *to = pt_tile(w, v, d.plane, cw_num(w, v.rows), cw_num(w, v.cols));
+  const char *relu = ir_attr(s, ATTR_RELU)
+                         ? fmt(w, "<decltype(%s), decltype(%s), ReluPreMode::NormalRelu>", to, from) : "";
+  cw_line(w, "%s%s(%s, %s, %s, %s);", sp->tile_api, relu, to, from, cw_str(w, d.r), cw_str(w, d.c));
+  if (guarded) cw_close(w);
+  if (scope) cw_close(w);
+}
+
+static const PtSpelling spelling[OP_COUNT] = {
 #define none NULL
-#define PT(id, writer, tile_api, scalar_api, row_api, col_api)                                                         \
-  [OP_##id] = {writer, tile_api, scalar_api, row_api, col_api},
+#define PT(id, writer, tile_api, scalar_api, row_api, col_api, instr)                                                  \
+  [OP_##id] = {writer, tile_api, scalar_api, row_api, col_api, instr},
 #include "ops_pto.def"
 #undef PT
 #undef none
 };
 
 enum { /* an op without a line in ops_pto.def does not compile */
-#define PT(id, writer, tile_api, scalar_api, row_api, col_api) HAS_##id = 1,
+#define PT(id, writer, tile_api, scalar_api, row_api, col_api, instr) HAS_##id = 1,
 #include "ops_pto.def"
 #undef PT
 #define OP(id, name, level, pipe, in, out, dtypes, spaces, attrs, cost, doc) CHECKED_##id = HAS_##id,
@@ -644,8 +639,8 @@ static const char *scalar_place(CWriter *w, const IrBuf *b) {
   if (b->space == SPACE_GM) return w->buf_name[b->id];
   if (b->space == SPACE_UB) {
     int64_t elements = round_up(ir_buf_bytes(b), 32) / dtype_size(b->type);
-    View v = {.buf = b, .kind = VEC_ROWS, .rows = 1, .cols = elements};
-    return tile(w, v, cw_num(w, 0), cw_num(w, 1), cw_num(w, elements));
+    PtView v = {.buf = b, .kind = VEC_ROWS, .rows = 1, .cols = elements};
+    return pt_tile(w, v, cw_num(w, 0), cw_num(w, 1), cw_num(w, elements));
   }
   cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s",
             b->name, space_info[b->space].name);
@@ -751,14 +746,15 @@ static void write_side(CWriter *w, const IrStmt *s) {
   w->indent--;
   const char *body = text_str(&w->out);
   w->out = outer;
-  text_printf(&w->out, "#if defined(__DAV_%s__) || defined(__DAV_%s_%s__)\n", core, is_a5(w) ? "C310" : "C220", core);
+  text_printf(&w->out, "#if defined(__DAV_%s__) || defined(__DAV_%s_%s__)\n", core,
+              pt_is_a5(w) ? "C310" : "C220", core);
   cw_scope(w);
   if (!cube) {
     cw_line(w, "set_mask_norm();");
     cw_line(w, "set_vector_mask(-1, -1);");
   }
   for (uint32_t i = 0; i < own->views.len; i++) {
-    const View *v = &own->views.data[i];
+    const PtView *v = &own->views.data[i];
     cw_line(w, "%s %s;", tile_type(w, v), v->name);
     cw_line(w, "TASSIGN<%lld>(%s);", (long long)v->addr, v->name);
   }
@@ -824,7 +820,7 @@ static void kernel_head(CWriter *w, const CParam *p, int n) {
     const IrBuf *b = p[i].p->buf;
     const char *name = param_name(w, &p[i]);
     if (b) {
-      cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", dt(b->type), w->buf_name[b->id], dt(b->type), name);
+      cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", pt_dt(b->type), w->buf_name[b->id], pt_dt(b->type), name);
     } else if (!p[i].is_size && strcmp(name, w->var_name[p[i].p->var->id])) {
       const IrVar *v = p[i].p->var;
       bool bf16 = v->type == DT_BF16;
@@ -873,9 +869,12 @@ static void host_part(CWriter *w, Text *t, const CParam *p, int n) {
 }
 
 static const char *const reserved[] = {
-#define PT(id, writer, tile_api, scalar_api, row_api, col_api) tile_api, scalar_api, row_api, col_api,
+#define PT(id, writer, tile_api, scalar_api, row_api, col_api, instr) tile_api, scalar_api, row_api, col_api, instr,
 #include "ops_pto.def"
 #undef PT
+#define HELPER(id, name, text) name,
+#include "prelude_pto.def"
+#undef HELPER
     "pto",          "Tile",          "TileLeft",
     "TileRight",    "TileAcc",       "TileType",
     "GlobalTensor", "Shape",         "Stride",
@@ -885,8 +884,7 @@ static const char *const reserved[] = {
     "pipe_barrier", "get_block_idx", "get_subblockid",
     "dcci",         "ffts_addr",     "call",
     "stream",       "blocks",        "ffts",
-    "ffts_bytes",   "ToBf16",        "FloatOfBf16",
-    "AICORE",       "event_t",       NULL};
+    "ffts_bytes",   "AICORE",       "event_t",       NULL};
 
 static const CDialect dialect = {.title = "PTO",
                                  .names = reserved,
@@ -896,7 +894,8 @@ static const CDialect dialect = {.title = "PTO",
                                  .stmt = stmt,
                                  .before = before,
                                  .bf16_to_float = "FloatOfBf16",
-                                 .bf16_from_float = "ToBf16"};
+                                 .bf16_from_float = "ToBf16",
+                                 .float_to_int = "%sOf"};
 
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {
   CWriter w;
@@ -923,7 +922,7 @@ static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *
   kernel_head(&w, p, n);
   cw_block(&w, &k->body);
   cw_close(&w);
-  for (int i = 0; i < HELP_COUNT - HELP_SHARED; i++)
+  for (int i = 0; i < (int)TL_COUNT(own_helpers); i++) /* the shared writer names some of them in expressions */
     if (strstr(text_str(&w.out), fmt(&w, "%s(", own_helpers[i].name))) cw_use(&w, HELP_SHARED + i);
   cw_header(&w, out, "#include <cstdint>\n#include <pto/pto-inst.hpp>\nusing namespace pto;\n");
   cw_put_helpers(&w, out, own_helpers, (int)TL_COUNT(own_helpers));
