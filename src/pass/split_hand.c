@@ -6,7 +6,8 @@
  *
  *   forward   D; set           wait; E         in the innermost block that holds both
  *   backward  set; for { wait; E   D; set } wait      D of one iteration before E of the next: set once before the
- * loops, waited once after
+ * loops, waited once after. The workspace of a tile in a pipelined loop has a slice a stage; its signal is set that many
+ * times before that loop, so D comes before the E that uses its slice again.
  *
  * A workspace may be read in the text before anything writes it: authors put the cube's statements first and the vector
  * cores' after them, in one loop or in two loops of the same length. Then the order is not the text's: the n-th read of
@@ -71,16 +72,25 @@ static IrStmt *copy_of(IrKernel *k, IrRegion from, IrRegion to, const IrStmt *li
   return c;
 }
 
-/* The workspace slice of this block for a tile like r. */
-static IrRegion workspace_for(Ctx *c, const IrRegion *r, DType t, Loc loc) {
+static bool is_pipelined(const IrStmt *loop) { return loop && loop->op == ST_FOR && loop->loop.stages > 1; }
+
+/* How many tiles the loop around s may have under way: its stages, if it is pipelined and counts by one. */
+static int stages_of(const IrStmt *s) {
+  const IrStmt *loop = s->block->parent;
+  return is_pipelined(loop) && ir_is_int(loop->loop.step, 1) ? loop->loop.stages : 1;
+}
+
+/* The workspace slice of this block for a tile like r, and in a pipelined loop of this iteration. */
+static IrRegion workspace_for(Ctx *c, const IrRegion *r, DType t, const IrStmt *s) {
   IrKernel *k = c->p->k;
   IrExpr *shape[IR_MAX_RANK], *count, *block = block_index(k, &count);
-  int n = 0;
+  int n = 0, stages = r->buf->rank + 2 <= IR_MAX_RANK ? stages_of(s) : 1;
   shape[n++] = count;
+  if (stages > 1) shape[n++] = ir_i32(k, stages);
   for (int d = 0; d < r->buf->rank && n < IR_MAX_RANK; d++)
     if (!ir_is_int(r->ext[d], 1)) shape[n++] = r->ext[d];
   if (n == 1) shape[n++] = ir_i32(k, 1);
-  IrBuf *ws = ir_new_buf(k, arena_printf(c->p->arena, "%s.ws", r->buf->name), t, SPACE_GM, n, shape, loc);
+  IrBuf *ws = ir_new_buf(k, arena_printf(c->p->arena, "%s.ws", r->buf->name), t, SPACE_GM, n, shape, s->loc);
   ws->is_work = true;
   ws->param = (int32_t)k->params.len;
   ws->why = "hand-over between cube and vector cores";
@@ -88,6 +98,13 @@ static IrRegion workspace_for(Ctx *c, const IrRegion *r, DType t, Loc loc) {
   IrRegion slice = ir_whole(k, ws);
   slice.off[0] = block;
   slice.ext[0] = ir_i32(k, 1);
+  if (stages > 1) {
+    const IrStmt *loop = s->block->parent;
+    IrExpr *trip = ir_binary(k, EX_SUB, ir_var(k, loop->loop.var), loop->loop.lo);
+    ws->versions = stages;
+    slice.off[1] = ir_binary(k, EX_MOD, trip, ir_i32(k, stages));
+    slice.ext[1] = ir_i32(k, 1);
+  }
   return slice;
 }
 
@@ -111,7 +128,7 @@ static bool hand_tile(IrStmt *s, void *user) {
   IrRegion src = s->args[0].region, dst = s->args[1].region;
   IrBlock both = {0};
   if (!to_vector && src.buf->type != dst.buf->type) ir_append(&both, convert_first(c, &src, dst.buf->type, s));
-  IrRegion ws = workspace_for(c, to_vector ? &src : &dst, to_vector ? dst.buf->type : src.buf->type, s->loc);
+  IrRegion ws = workspace_for(c, to_vector ? &src : &dst, to_vector ? dst.buf->type : src.buf->type, s);
   ir_append(&both, copy_of(c->p->k, src, ws, s));
   ir_append(&both, copy_of(c->p->k, ws, dst, s));
   ir_replace_with_block(s, &both);
@@ -174,7 +191,7 @@ static void add_edge(Ctx *c, const Use *d, const Use *e, const IrBuf *buf) {
     x.block = &inner->body;
     x.after = child_of(x.block, d->stmt);
     x.before = child_of(x.block, e->stmt);
-    x.loop = outermost;
+    x.loop = buf->versions ? inner : outermost;
     vec_push(c->p->arena, &c->edges, x);
   }
 }
@@ -330,6 +347,7 @@ static bool implies(const Edge *y, const Edge *x) {
   if (x->to_vector != y->to_vector || x->src != y->src || x->dst != y->dst) return false;
   bool later = x->after->id <= y->after->id, earlier = y->before->id <= x->before->id;
   if (!x->loop) return !y->loop && later && earlier;
+  if (is_pipelined(x->block->parent)) return false; /* iterations will overlap */
   return y->loop ? later && earlier : later || earlier;
 }
 
@@ -350,9 +368,10 @@ static void write_down(Ctx *c, const Edge *e, int id) {
   IrKernel *k = c->p->k;
   ir_insert_before(e->before, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
   ir_insert_after(e->after, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
-  if (!e->loop) return;
-  ir_insert_before(e->loop, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
-  ir_insert_after(e->drain ? e->drain : e->loop, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
+  for (int i = 0; e->loop && i < (e->buf->versions ? e->buf->versions : 1); i++) {
+    ir_insert_before(e->loop, at_side(k, !e->to_vector, ST_CROSS_SET, e->src, id, e->loc));
+    ir_insert_after(e->drain ? e->drain : e->loop, at_side(k, e->to_vector, ST_CROSS_WAIT, e->dst, id, e->loc));
+  }
 }
 
 static bool find_cross(IrStmt *s, void *user) {
@@ -394,7 +413,7 @@ int split_hand_over(PassCtx *p) {
     write_down(&c, e, id);
     pass_remark(p, "split", e->loc, "%%%s: cross-core flag %d from the %s (%s) to the %s (%s)%s", e->buf->name, id,
                 e->to_vector ? "cube" : "vector cores", pipe_info[e->src].name, e->to_vector ? "vector cores" : "cube",
-                pipe_info[e->dst].name, e->loop ? ", set once in advance" : "");
+                pipe_info[e->dst].name, !e->loop ? "" : e->buf->versions ? ", set once a stage in advance" : ", set once in advance");
     id++;
     n++;
   }
