@@ -239,7 +239,7 @@ struct IrStmt {
   IrAttr *attrs;
   IrBlock body, alt; /* for, parallel, if (alt = else), while, cube, vector */
   union {
-    struct { IrVar *var; IrExpr *lo, *hi, *step; int32_t stages; } loop; /* stages 0: plain serial */
+    struct { IrVar *var; IrExpr *lo, *hi, *step; int32_t stages; bool ordered; } loop; /* stages 0: plain serial */
     struct { IrVar **vars; IrExpr **ext; int32_t n; } par;
     struct { IrExpr *cond; } test;                /* if, while */
     struct { IrVar *var; IrExpr *value; } set;    /* let, var, assign */

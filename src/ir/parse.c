@@ -549,6 +549,7 @@ static IrStmt *read_for(Parser *p, Loc loc) {
     if (n < 0 || n > 64) fail_as(p, DIAG_LIMIT, "a pipeline of %lld stages", (long long)n);
     s->loop.stages = (int32_t)n;
     expect(p, ")");
+    s->loop.ordered = accept_word(p, "ordered");
   }
   DType t = ir_common_type(s->loop.lo, s->loop.hi);
   s->loop.var = declare_var(p, name, t == DT_BOOL ? DT_I32 : t, VAR_LOOP, loc);

@@ -198,6 +198,7 @@ static void put_head(Text *t, const IrStmt *s) {
       ir_print_expr(t, s->loop.step);
     }
     if (s->loop.stages) text_printf(t, " pipeline(%d)", s->loop.stages);
+    if (s->loop.stages && s->loop.ordered) text_put(t, " ordered");
     break;
   case ST_PARALLEL:
     text_put(t, "parallel ");

@@ -69,6 +69,15 @@ static IrStmt *op_stmt(Ctx *c, StmtOp op, Loc loc, IrRegion a, IrRegion b, const
   return ir_new_op(c->k, op, loc, out ? 3 : 2, args);
 }
 
+static bool clears(const IrStmt *s, const IrRegion *x) {
+  if (!s || s->op != OP_FILL || s->args[1].region.buf != x->buf) return false;
+  const IrRegion *r = &s->args[1].region;
+  for (int d = 0; d < x->buf->rank; d++)
+    if (!ir_expr_equal(r->off[d], x->off[d]) || !ir_expr_equal(r->ext[d], x->ext[d])) return false;
+  const IrExpr *v = s->args[0].scalar;
+  return (v->op == EX_INT && v->i == 0) || (v->op == EX_FLOAT && v->f == 0);
+}
+
 static void bridge_acc(Ctx *c, IrStmt *g) {
   IrKernel *k = c->k;
   IrRegion x = g->args[2].region;
@@ -92,8 +101,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
   bool overwrites = init_is_first(c, init, first);
   ir_set_attr(k, g, ATTR_INIT, first);
   IrStmt *cleared = top->prev;
-  if (!init && cleared && cleared->op == OP_FILL && cleared->args[1].region.buf == x.buf &&
-      ir_is_int(ir_cast(k, DT_I32, cleared->args[0].scalar), 0)) {
+  if (!init && clears(cleared, &x)) {
     ir_remove(cleared);
     overwrites = true;
   }

@@ -4,16 +4,17 @@
  * one before as soon as it does not have to wait for the same buffer. This pass gives every L1 or UB buffer of a
  * `pipeline(n)` loop that a copy from or to GM fills or drains n versions (a leading dimension, indexed by iteration %
  * n); the sync pass then orders version by version. A buffer qualifies if only this loop uses it and the first thing an
- * iteration does with it is to overwrite it whole. */
-#include "pass.h"
+ * iteration does with it is to overwrite it whole.
+ *
+ * Loops that both sides of a kernel run are then skewed (pipeline_skew.c). */
+#include "pipeline.h"
 
 typedef struct {
   IrKernel *k;
   IrStmt *loop;
   IrBuf *buf;
-  bool outside, inside, gm, seen, fresh;
+  bool inside, gm, seen, fresh;
   IrExpr *version;
-  int depth;
 } Probe;
 
 static void probe_load(IrExpr *e, void *user) {
@@ -29,6 +30,16 @@ static bool is_whole(const IrRegion *r) {
   for (int d = 0; d < r->buf->rank; d++)
     if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
   return true;
+}
+
+/* In every iteration: a statement of the loop's body, or under a guard that says which vector core runs it. */
+static bool runs_always(const Probe *q, const IrStmt *s) {
+  const IrStmt *guard = s->block->parent;
+  if (guard && guard->op == ST_IF && s->block == &guard->body) {
+    const IrExpr *c = guard->test.cond;
+    if (c->op == EX_EQ && c->arg[0]->op == EX_VAR && c->arg[0]->var->kind == VAR_VID) s = guard;
+  }
+  return s->block == &q->loop->body;
 }
 
 static bool probe_stmt(IrStmt *s, void *user) {
@@ -47,25 +58,42 @@ static bool probe_stmt(IrStmt *s, void *user) {
     bool writes = i >= n_in && op_info[s->op].out[i - n_in] == 'w';
     bool also_reads = false;
     for (int j = 0; j < n_in; j++) also_reads |= s->args[j].kind == ARG_REGION && s->args[j].region.buf == q->buf;
-    q->fresh = writes && !also_reads && is_whole(&s->args[i].region) && s->block == &q->loop->body;
+    q->fresh = writes && !also_reads && is_whole(&s->args[i].region) && runs_always(q, s);
     q->seen = true;
   }
   return true;
 }
 
+typedef struct { const IrBuf *buf; int n; } Count;
+
+static void count_load(IrExpr *e, void *user) {
+  Count *c = user;
+  c->n += e->op == EX_LOAD && e->buf == c->buf;
+}
+static void count_expr(IrExpr **e, void *user) { ir_walk_expr(*e, count_load, user); }
+
 static bool count_uses(IrStmt *s, void *user) {
-  int *n = ((void **)user)[1];
-  IrBuf *b = ((void **)user)[0];
-  for (int i = 0; i < s->n_args; i++) *n += s->args[i].kind == ARG_REGION && s->args[i].region.buf == b;
-  if (s->op == ST_STORE) *n += s->store.buf == b;
+  Count *c = user;
+  ir_stmt_exprs(s, count_expr, c);
+  for (int i = 0; i < s->n_args; i++) c->n += s->args[i].kind == ARG_REGION && s->args[i].region.buf == c->buf;
+  c->n += s->op == ST_STORE && s->store.buf == c->buf;
   return true;
 }
 
-static int uses_in(IrBlock *b, IrBuf *buf) {
-  int n = 0;
-  ir_walk(b, count_uses, (void *[]){buf, &n});
-  return n;
+static int uses_in(IrBlock *b, const IrBuf *buf) {
+  Count c = {buf, 0};
+  ir_walk(b, count_uses, &c);
+  return c.n;
 }
+
+static Probe probe(PassCtx *p, IrStmt *loop, IrBuf *b) {
+  Probe q = {.k = p->k, .loop = loop, .buf = b};
+  ir_walk(&loop->body, probe_stmt, &q);
+  q.fresh &= q.inside && uses_in(&loop->body, b) == uses_in(&p->k->body, b);
+  return q;
+}
+
+bool pipeline_fresh(PassCtx *p, IrStmt *loop, IrBuf *b) { return probe(p, loop, b).fresh; }
 
 static IrExpr *add_version(IrKernel *k, IrExpr *e, const Probe *q);
 
@@ -132,7 +160,7 @@ static void pad_plane(IrKernel *k, IrBuf *b) {
   b->shape[0] = ir_i32(k, rows);
 }
 
-static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b, int n) {
+void pipeline_versions(PassCtx *p, IrStmt *loop, IrBuf *b, int n) {
   IrKernel *k = p->k;
   IrExpr *trip = ir_binary(k, EX_SUB, ir_var(k, loop->loop.var), loop->loop.lo);
   if (!ir_is_int(loop->loop.step, 1)) trip = ir_binary(k, EX_FDIV, trip, loop->loop.step);
@@ -146,8 +174,7 @@ static void give_versions(PassCtx *p, IrStmt *loop, IrBuf *b, int n) {
   pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, n, loop->loop.var->name);
 }
 
-/* How many versions of b there is room for when nothing shares addresses. */
-static int room_for(const PassCtx *p, const IrBuf *b) {
+int pipeline_room(const PassCtx *p, const IrBuf *b) {
   int64_t free_bytes = p->arch->space[b->space].bytes;
   if (b->space == SPACE_UB) free_bytes -= free_bytes / 8; /* vector ops need some scratch */
   for (uint32_t i = 1; i < p->k->bufs.len; i++) {
@@ -167,7 +194,7 @@ static bool has_both_sides(const IrKernel *k) {
 /* Where cube and vector cores work in turns, the stages are first of all those of the hand-over between them: versions
  * of tiles are taken as far as they fit. Elsewhere they are what was asked for, and too many do not fit (TL0600). */
 static int versions_for(PassCtx *p, const IrStmt *loop, const IrBuf *b) {
-  int asked = loop->loop.stages, room = has_both_sides(p->k) ? room_for(p, b) : asked;
+  int asked = loop->loop.stages, room = has_both_sides(p->k) ? pipeline_room(p, b) : asked;
   if (room >= asked) return asked;
   diag_add(p->diags, DIAG_PIPELINE_ROOM, b->loc,
            "%%%s: %d versions for num_stages=%d do not fit %s beside the other buffers; it keeps %d", b->name, asked,
@@ -188,16 +215,16 @@ static bool visit_loop(IrStmt *s, void *user) {
     IrBuf *b = p->k->bufs.data[i];
     if ((b->space != SPACE_L1 && b->space != SPACE_UB) || b->rank >= IR_MAX_RANK || b->addr >= 0 || has_view(p->k, b))
       continue;
-    Probe q = {.k = p->k, .loop = s, .buf = b};
-    ir_walk(&s->body, probe_stmt, &q);
-    if (!q.inside || !q.fresh || !q.gm || uses_in(&s->body, b) != uses_in(&p->k->body, b)) continue;
+    Probe q = probe(p, s, b);
+    if (!q.fresh || !q.gm) continue;
     int n = versions_for(p, s, b);
-    if (n > 1) give_versions(p, s, b, n);
+    if (n > 1) pipeline_versions(p, s, b, n);
   }
   return true;
 }
 
 bool pass_pipeline(PassCtx *p) {
   ir_walk(&p->k->body, visit_loop, p);
+  pipeline_skew(p);
   return true;
 }

@@ -6,8 +6,8 @@
  *
  *   forward   D; set           wait; E         in the innermost block that holds both
  *   backward  set; for { wait; E   D; set } wait      D of one iteration before E of the next: set once before the
- * loops, waited once after. The workspace of a tile in a pipelined loop has a slice a stage; its signal is set that many
- * times before that loop, so D comes before the E that uses its slice again.
+ *             loops, waited once after. The workspace of a tile in a pipelined loop has a slice a stage; its signal is
+ *             set that many times before that loop: D comes before the E that uses its slice again
  *
  * A workspace may be read in the text before anything writes it: authors put the cube's statements first and the vector
  * cores' after them, in one loop or in two loops of the same length. Then the order is not the text's: the n-th read of
@@ -384,9 +384,16 @@ static bool find_cross(IrStmt *s, void *user) {
   return true;
 }
 
+static bool keep_order(IrStmt *s, void *user) {
+  (void)user;
+  if (is_pipelined(s)) s->loop.ordered = true;
+  return true;
+}
+
 int split_hand_over(PassCtx *p) {
   Ctx c = {.p = p};
   ir_walk(&p->k->body, find_cross, &c);
+  if (c.by_hand || c.sync_all) ir_walk(&p->k->body, keep_order, NULL);
   if (c.sync_all) c.used |= 0xf << 11; /* SyncAll takes 11-14 */
   uint32_t own = p->k->bufs.len;
   ir_walk(&p->k->body, hand_tile, &c);
@@ -413,7 +420,10 @@ int split_hand_over(PassCtx *p) {
     write_down(&c, e, id);
     pass_remark(p, "split", e->loc, "%%%s: cross-core flag %d from the %s (%s) to the %s (%s)%s", e->buf->name, id,
                 e->to_vector ? "cube" : "vector cores", pipe_info[e->src].name, e->to_vector ? "vector cores" : "cube",
-                pipe_info[e->dst].name, !e->loop ? "" : e->buf->versions ? ", set once a stage in advance" : ", set once in advance");
+                pipe_info[e->dst].name,
+                !e->loop           ? ""
+                : e->buf->versions ? ", set once a stage in advance"
+                                   : ", set once in advance");
     id++;
     n++;
   }

@@ -39,14 +39,22 @@ static bool other_rank(const IrRegion *a, const IrRegion *b) {
   return i == a->buf->rank && j == b->buf->rank && a->buf->rank != b->buf->rank;
 }
 
+/* [R] and [R, 1] and [R, 1, 1] are all a column of R rows. */
+static bool is_column(const IrRegion *r) {
+  for (int d = 1; d < r->buf->rank; d++)
+    if (!ir_is_int(r->ext[d], 1)) return false;
+  return true;
+}
+
 /* Input `in` against output `out` of an elementwise op: rows pair up, or the input serves all rows and must be
  * whole. */
 static void tie_elementwise(Share *h, const IrRegion *in, const IrRegion *out) {
-  bool has_rows =
-      in->buf->rank == out->buf->rank && (ir_expr_equal(in->ext[0], out->ext[0]) || !ir_is_int(in->ext[0], 1));
+  bool same = ir_expr_equal(in->ext[0], out->ext[0]);
+  bool has_rows = in->buf->rank == out->buf->rank ? same || !ir_is_int(in->ext[0], 1)
+                                                  : same && is_column(in) && is_column(out);
   if (has_rows) tie(h, in->buf, out->buf);
   else forbid(h, in->buf);
-  if (other_rank(in, out)) forbid(h, out->buf);
+  if (!has_rows && other_rank(in, out)) forbid(h, out->buf);
 }
 
 static void tie_rows(Share *h, const IrRegion *tile, const IrRegion *column) { /* [R, N] with [R] or [R, 1] */
@@ -92,6 +100,11 @@ static void check_op(Share *h, const IrStmt *s) {
   case OP_REDUCE_SUM:
   case OP_REDUCE_MAX:
   case OP_REDUCE_MIN:
+  case OP_REDUCE_ABSSUM:
+  case OP_REDUCE_ABSMAX:
+  case OP_REDUCE_AND:
+  case OP_REDUCE_OR:
+  case OP_REDUCE_XOR:
     if (s->args[0].region.buf->rank == 2 && ir_attr_int(s, ATTR_DIM, -1) != 0)
       tie_rows(h, &s->args[0].region, &out->region);
     else forbid(h, s->args[0].region.buf), forbid(h, out->region.buf);
@@ -108,11 +121,6 @@ static void check_op(Share *h, const IrStmt *s) {
   case OP_ROW_ARGMAX:
   case OP_ROW_ARGMIN:
   case OP_BRCB:
-  case OP_REDUCE_ABSSUM:
-  case OP_REDUCE_ABSMAX:
-  case OP_REDUCE_AND:
-  case OP_REDUCE_OR:
-  case OP_REDUCE_XOR:
   case OP_CUMSUM:
   case OP_CUMMAX:
   case OP_TRANSPOSE:

@@ -108,3 +108,96 @@ def test_a_state_carried_from_iteration_to_iteration(n):
         want.append(u)
         h = u.astype(np.float16).astype(np.float32)
     close(tilelang.compile(scan, out_idx=[2])(a, state.copy()), np.concatenate(want))
+
+
+# ---- T.Pipelined across the sides -----------------------------------------------------------------------------------
+
+
+def flash(batch, length, dim, block, stages, causal=False, dynamic=False):
+    """Attention forward with a running maximum; `length` may be known only at the call."""
+    n = T.symbolic("n") if dynamic else length
+    scale = 1.44269504 / dim**0.5
+
+    @T.prim_func
+    def flash(
+        Q: T.Tensor((batch, length, dim), "float16"),
+        K: T.Tensor((batch, n, dim), "float16"),
+        V: T.Tensor((batch, n, dim), "float16"),
+        O: T.Tensor((batch, length, dim), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(length, block), batch, threads=128) as (bx, bz):
+            q, k, v = (T.alloc_shared((block, dim), "float16") for _ in range(3))
+            s = T.alloc_fragment((block, block), "float32")
+            p = T.alloc_fragment((block, block), "float16")
+            o = T.alloc_fragment((block, dim), "float32")
+            top, before, factor, part, total = (T.alloc_fragment((block,), "float32") for _ in range(5))
+            T.copy(Q[bz, bx * block : (bx + 1) * block, :], q)
+            T.fill(o, 0)
+            T.fill(total, 0)
+            T.fill(top, -1e30)
+            for i in T.Pipelined(bx + 1 if causal else T.ceildiv(n, block), num_stages=stages):
+                T.copy(K[bz, i * block : (i + 1) * block, :], k)
+                if causal:
+                    for r, c in T.Parallel(block, block):
+                        s[r, c] = T.if_then_else(bx * block + r >= i * block + c, 0.0, -1e30)
+                else:
+                    T.clear(s)
+                T.gemm(q, k, s, transpose_B=True)
+                T.copy(top, before)
+                T.reduce_max(s, top, dim=1, clear=False)
+                for r in T.Parallel(block):
+                    factor[r] = T.exp2(before[r] * scale - top[r] * scale)
+                for r, c in T.Parallel(block, block):
+                    s[r, c] = T.exp2(s[r, c] * scale - top[r] * scale)
+                T.reduce_sum(s, part, dim=1)
+                for r in T.Parallel(block):
+                    total[r] = total[r] * factor[r] + part[r]
+                T.copy(s, p)
+                for r, c in T.Parallel(block, dim):
+                    o[r, c] *= factor[r]
+                T.copy(V[bz, i * block : (i + 1) * block, :], v)
+                T.gemm(p, v, o)
+            for r, c in T.Parallel(block, dim):
+                o[r, c] /= total[r]
+            T.copy(o, O[bz, bx * block : (bx + 1) * block, :])
+
+    return flash
+
+
+def attention(q, k, v, causal):
+    q, k, v = (x.astype(np.float32) for x in (q, k, v))
+    s = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+    if causal:
+        s = np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("steps", [1, 2, 3, 6])
+def test_flash_attention(steps, stages):
+    q, k, v = (normal((2, 32 * steps, 32), seed=i) for i in range(3))
+    kernel = tilelang.compile(flash(2, 32 * steps, 32, 32, stages), out_idx=[3])
+    close(kernel(q, k, v), attention(q, k, v, False))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_flash_attention_causal(stages):
+    q, k, v = (normal((1, 160, 32), seed=i) for i in range(3))
+    kernel = tilelang.compile(flash(1, 160, 32, 32, stages, causal=True), out_idx=[3])
+    close(kernel(q, k, v), attention(q, k, v, True))
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_flash_attention_of_a_length_known_at_the_call(stages):
+    kernel = tilelang.compile(flash(1, 64, 32, 32, stages, dynamic=True), out_idx=[3])
+    for n in (32, 64, 160):
+        q, k, v = normal((1, 64, 32)), normal((1, n, 32), seed=1), normal((1, n, 32), seed=2)
+        close(kernel(q, k, v), attention(q, k, v, False))
+
+
+def test_the_sides_work_on_different_iterations():
+    text = tilelang.compile(flash(1, 64, 32, 32, 2), out_idx=[3]).explain()
+    assert "the cube and the vector cores work on different iterations of the loop" in text
+    text = tilelang.compile(flash(1, 64, 32, 32, 1), out_idx=[3]).explain()
+    assert "different iterations" not in text
