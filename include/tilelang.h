@@ -112,6 +112,57 @@ TL_API int tl_shapes(TlContext *c, TlArg *args, int n_args);
  * 0 when a fault was found (diagnostics say which). */
 TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result);
 
+/* ---- time ---------------------------------------------------------------------------------------------------- */
+
+/* All 0: the chip as it is. */
+typedef struct {
+  double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
+  int l2_all_hit;         /* every read is in L2 already */
+  int no_bank_conflicts;  /* of UB */
+  int free_flags;         /* flags and barriers take no time, they still order */
+  int compute_only;       /* transfers through GM take no time */
+  int copy_only;          /* everything but transfers through GM takes no time */
+  int timeline;           /* keep events for tl_time_event_at */
+  int64_t max_events;     /* 0: a million */
+  const char *constants;  /* "hbm_gbps=1500,flag=10": other values of the chip's timing table (src/arch); NULL: none */
+} TlTime;
+typedef struct {
+  double us, mhz;
+  int64_t ticks;          /* the same in 1/256 of a core cycle */
+  int64_t blocks, instructions; /* synchronisation included */
+  int64_t gm_read_bytes, gm_write_bytes;
+  double l2_hit;          /* share of the bytes read that were in L2 */
+  /* busy share of a pipe over the time its cores ran, as msprof's aic_mac_ratio, aiv_vec_ratio ...; mte2 and scalar of
+   * a kernel that runs on both kinds of core are over both */
+  struct { double cube, mte1, mte2, mte3, fix, vector, scalar; } pipe_ratio;
+  int32_t cores_used, cores; /* of the kind that takes blocks */
+} TlTimeResult;
+/* How long the lowered kernel takes on the chip, all cores at once. args as for tl_sim; their data may be NULL. What
+ * pipe S reads from memory then is 0. 0: a fault (diagnostics). */
+TL_API int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTimeResult *result);
+/* The last tl_time as a table for people; NULL before one. */
+TL_API const char *tl_time_text(TlContext *c);
+/* The last tl_time in full; NULL before one. Times are microseconds, sums over cores for statements, means for pipes;
+ * busy + idle of a pipe is the time of the kernel. Reasons of idle time: start (no block yet), issue (pipe S had not
+ * issued the instruction), flag, cross, barrier (waits in that statement), queue (S: no room), end (no more work).
+ * {"kernel","chip","us","cycles","mhz","blocks","instructions","groups","groups_there","gm_read_bytes",
+ *  "gm_write_bytes","l2_hit_bytes","l2_miss_bytes","write_back_bytes","l2_hit",
+ *  "pipes":[{side,pipe,ratio,busy_us,idle_us:{reason:us}}],
+ *  "cores":[{kind,number,blocks,start_us,end_us,busy_us:{pipe:us},idle_us:{pipe:{reason:us}}}],
+ *  "statements":[{id,text,file,line,col,side,pipe,count,busy_us,slowed_us,gm_bytes,idle_us:{reason:us}}]}
+ * slowed_us: part of busy_us that the transfer lost to others on HBM and L2. */
+TL_API const char *tl_time_json(TlContext *c);
+typedef struct {
+  int32_t core;           /* index into "cores" */
+  int32_t statement;      /* index into "statements" */
+  const char *pipe;
+  double start_us, end_us;
+  int32_t cause;          /* event that let this one begin: the one before it on its pipe, or the one behind the
+                             flag it waited for; -1: none */
+} TlTimeEvent;
+/* The i-th event of the last tl_time with `timeline`, in the order they ended; 0 past the end. */
+TL_API int tl_time_event_at(TlContext *c, int64_t i, TlTimeEvent *out);
+
 /* ---- diagnostics ------------------------------------------------------------------------------------------------ */
 
 TL_API int tl_error_count(TlContext *c);

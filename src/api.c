@@ -27,6 +27,7 @@ struct TlContext {
   bool no_memory;
   Arena arena;
   Arena scratch; /* of one simulation */
+  SimTime *time; /* the last timed run; in scratch */
   Diags diags;
   const char *name, *text; /* what tl_load was given */
   size_t len;
@@ -61,6 +62,7 @@ static void reset(TlContext *c) {
   memset(&c->pass, 0, sizeof c->pass);
   c->no_memory = c->begun = c->valid = false;
   c->module = NULL;
+  c->time = NULL;
   c->arch = NULL;
   c->name = c->text = "";
   c->len = 0;
@@ -629,7 +631,7 @@ static int user_params(const IrKernel *k) {
   return n;
 }
 
-static bool add_workspaces(TlContext *c, SimArg *in, const TlArg *args, int n_args) {
+static bool add_workspaces(TlContext *c, SimArg *in, const TlArg *args, int n_args, bool need_data) {
   const IrKernel *k = c->module->kernel;
   for (int i = n_args; i < (int)k->params.len; i++) {
     const IrBuf *b = k->params.data[i].buf;
@@ -642,12 +644,12 @@ static bool add_workspaces(TlContext *c, SimArg *in, const TlArg *args, int n_ar
         return false;
       }
     }
-    in[i].data = arena_alloc(&c->scratch, (size_t)bytes + 1, 64);
+    if (need_data) in[i].data = arena_alloc(&c->scratch, (size_t)bytes + 1, 64);
   }
   return true;
 }
 
-static bool check_args(TlContext *c, const TlArg *args, int n_args) {
+static bool check_args(TlContext *c, const TlArg *args, int n_args, bool need_data) {
   const IrKernel *k = c->module->kernel;
   if (n_args != user_params(k) && !right_count(c, n_args)) return false;
   for (int i = 0; i < n_args; i++) {
@@ -663,11 +665,26 @@ static bool check_args(TlContext *c, const TlArg *args, int n_args) {
                b->name, shape_text(c, b), (long long)have, d);
       return false;
     }
-    if (!b || args[i].data || empty) continue;
+    if (!b || args[i].data || empty || !need_data) continue;
     diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "argument %d (%%%s) has no data", i, b->name);
     return false;
   }
   return true;
+}
+
+/* The arguments of a run; NULL: reported. Drops what the run before left in scratch. */
+static SimArg *run_args(TlContext *c, const char *what, const TlArg *args, int n_args, bool need_data) {
+  _Static_assert(sizeof ((SimArg *)0)->shape == sizeof args->shape, "tilelang.h and sim.h agree about ranks");
+  if (!lowered(c, what) || !check_args(c, args, n_args, need_data)) return NULL;
+  arena_free(&c->scratch);
+  c->time = NULL;
+  SimArg *in = arena_array(&c->scratch, SimArg, c->module->kernel->params.len + 1);
+  for (int i = 0; i < n_args; i++) {
+    in[i].data = args[i].data;
+    memcpy(in[i].shape, args[i].shape, sizeof in[i].shape);
+    memcpy(&in[i].scalar, &args[i].scalar, sizeof in[i].scalar);
+  }
+  return add_workspaces(c, in, args, n_args, need_data) ? in : NULL;
 }
 
 int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result) {
@@ -675,16 +692,8 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
   ENTER(c, false, 0);
   const TlSim *o = opt ? opt : &defaults;
   if (result) memset(result, 0, sizeof *result);
-  if (!lowered(c, "simulation") || !check_args(c, args, n_args)) return 0;
-  arena_free(&c->scratch);
-  SimArg *in = arena_array(&c->scratch, SimArg, c->module->kernel->params.len + 1);
-  for (int i = 0; i < n_args; i++) {
-    in[i].data = args[i].data;
-    memcpy(in[i].shape, args[i].shape, sizeof in[i].shape);
-    memcpy(&in[i].scalar, &args[i].scalar, sizeof in[i].scalar);
-  }
-  _Static_assert(sizeof in->shape == sizeof args->shape, "tilelang.h and sim.h agree about ranks");
-  if (!add_workspaces(c, in, args, n_args)) return 0;
+  SimArg *in = run_args(c, "simulation", args, n_args, true);
+  if (!in) return 0;
   SimOptions so = {o->checks != 0, o->threads, o->max_faults, o->schedule};
   SimResult r = {0};
   uint32_t before = c->diags.n_errors;
@@ -693,6 +702,62 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
     *result = (TlSimResult){r.blocks,     r.instructions, r.gm_read_bytes, r.gm_write_bytes, r.cores_used,
                             c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic};
   return ok && c->diags.n_errors == before;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------- */
+
+int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTimeResult *result) {
+  static const TlTime defaults = {0};
+  ENTER(c, false, 0);
+  const TlTime *o = opt ? opt : &defaults;
+  if (result) memset(result, 0, sizeof *result);
+  SimArg *in = run_args(c, "timing", args, n_args, false);
+  if (!in) return 0;
+  SimTimeOptions so = {.hbm_factor = o->hbm_factor, .l2_factor = o->l2_factor,
+                       .l2 = o->l2_all_hit ? L2_ALL_HIT : L2_COLD,
+                       .no_bank_conflicts = o->no_bank_conflicts, .free_flags = o->free_flags,
+                       .compute_only = o->compute_only, .copy_only = o->copy_only, .timeline = o->timeline,
+                       .max_events = o->max_events, .constants = o->constants};
+  SimTime *r = arena_new(&c->scratch, SimTime);
+  uint32_t before = c->diags.n_errors;
+  bool ok = sim_time(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, r);
+  if (!ok || c->diags.n_errors != before) return 0;
+  c->time = r;
+  if (!result) return 1;
+  int64_t l2 = r->l2_hit_bytes + r->l2_miss_bytes;
+  *result = (TlTimeResult){.us = r->us, .mhz = r->mhz, .ticks = r->ticks, .blocks = r->blocks,
+                           .instructions = r->instructions, .gm_read_bytes = r->gm_read_bytes,
+                           .gm_write_bytes = r->gm_write_bytes, .l2_hit = l2 ? (double)r->l2_hit_bytes / (double)l2 : 0,
+                           .pipe_ratio = {sim_time_ratio(r, PIPE_M, 0), sim_time_ratio(r, PIPE_MTE1, 0),
+                                          sim_time_ratio(r, PIPE_MTE2, 0), sim_time_ratio(r, PIPE_MTE3, 'v'),
+                                          sim_time_ratio(r, PIPE_FIX, 0), sim_time_ratio(r, PIPE_V, 0),
+                                          sim_time_ratio(r, PIPE_S, 0)},
+                           .cores_used = r->groups, .cores = r->groups_there};
+  return 1;
+}
+
+static const char *time_report(TlContext *c, void (*write)(Text *, const IrKernel *, const Arch *, const SimTime *)) {
+  ENTER(c, false, NULL);
+  if (!c->time) {
+    diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, "nothing has been timed yet");
+    return NULL;
+  }
+  Text t;
+  text_init(&t, &c->arena);
+  write(&t, c->module->kernel, c->arch, c->time);
+  return text_str(&t);
+}
+
+const char *tl_time_text(TlContext *c) { return time_report(c, sim_time_text); }
+const char *tl_time_json(TlContext *c) { return time_report(c, sim_time_json); }
+
+int tl_time_event_at(TlContext *c, int64_t i, TlTimeEvent *out) {
+  if (!c->time || i < 0 || i >= c->time->n_events) return 0;
+  const SimTimeEvent *e = &c->time->event[i];
+  double tick = 1.0 / 256 / c->time->mhz;
+  *out = (TlTimeEvent){e->core, e->stmt, pipe_info[e->pipe].name, (double)e->start * tick, (double)e->end * tick,
+                       e->cause};
+  return 1;
 }
 
 /* ---- diagnostics ------------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
     test/pass/<pass>/*.tl      tlc opt -p <pass>; .out: the text after the pass
     test/emit/<target>/*.tl    tlc emit -t <target>; .out: the source
     test/sim/*.tl              tlc sim; .out: the results
+    test/time/*.tl             tlc sim --time; .out: the table of cycles
 
 Beside x.tl stand x.out (the output) and x.err (the diagnostics); a file that is not there means that nothing came out.
 Whether the command must fail follows from x.err: it fails exactly when that file reports an error. A line
@@ -89,6 +90,11 @@ def test_any_schedule(tlc, path):
         assert outcome(seed) == usual, f"seed {seed}"
 
 
+@pytest.mark.parametrize("path", inputs("time"), ids=name)
+def test_time(tlc, golden, path):
+    run_golden(tlc, golden, path, "sim", "--time")
+
+
 def test_every_rule_has_a_test():
     rules = re.findall(r"^(\d+)\. .* TL(\d+)$", (TEST_DIR.parent / "docs" / "ir.md").read_text(), re.M)
     codes = re.findall(r"^DIAG\(RULE_\w+, (\d+),", (TEST_DIR.parent / "src/base/diag.def").read_text(), re.M)
@@ -97,7 +103,7 @@ def test_every_rule_has_a_test():
     assert {f"{int(n):02d}" for n, _ in rules} == tested
 
 
-@pytest.mark.parametrize("folder", ["ir", "pass", "emit", "sim"])
+@pytest.mark.parametrize("folder", ["ir", "pass", "emit", "sim", "time"])
 def test_no_orphans(folder):
     """An expectation without an input tests nothing."""
     for path in [*(TEST_DIR / folder).rglob("*.out"), *(TEST_DIR / folder).rglob("*.err")]:

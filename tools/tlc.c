@@ -30,13 +30,15 @@ static const char usage[] =
     "  --no-auto-memory     no reuse of addresses\n"
     "  --verify             read the printed text back after every pass\n"
     "  --json               diagnostics, explain, doctor and sim results as JSON\n"
-    "  -o FILE              write the result (fmt, opt, emit, explain) to FILE\n"
+    "  -o FILE              write the result (fmt, opt, emit, explain, sim --time) to FILE\n"
     "\n"
     "  sim:\n"
     "  --arg NAME=VALUE     a scalar: a number; a tensor: zeros, ones, iota, rand:SEED or FILE.npy\n"
     "                       (a tensor that is not named: rand:1; an output: zeros)\n"
     "  --out NAME=FILE.npy  save a tensor afterwards\n"
     "  --no-checks          functional run without the sanitizer\n"
+    "  --time               how long it takes on the chip, and where; needs no data\n"
+    "  --set NAME=VALUE     --time: another value of a constant of the chip's timing table\n"
     "  --threads N          host threads; 0: one for each host core\n"
     "  --schedule SEED      another order of the pipes that the chip allows; 0: the usual one\n"
     "\n"
@@ -48,10 +50,10 @@ static const char usage[] =
 
 typedef struct { const char *name, *value; } Setting;
 typedef struct {
-  const char *command, *file, *out, *chip, *target, *passes, *root, *python;
+  const char *command, *file, *out, *chip, *target, *passes, *root, *python, *constants;
   const char *files[64];
   int n_files;
-  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads;
+  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time;
   unsigned long long schedule;
   Setting args[MAX_SETTINGS], outs[MAX_SETTINGS];
   int n_args, n_outs;
@@ -81,10 +83,11 @@ static int add_setting(Setting *list, int *n, char *text) {
 static int parse_options(int argc, char **argv, Options *o) {
   const struct { const char *name; int *flag; } flags[] = {
       {"--json", &o->json},                     {"--no-auto-sync", &o->no_auto_sync}, {"--verify", &o->verify},
-      {"--no-auto-memory", &o->no_auto_memory}, {"--no-checks", &o->no_checks},       {"-w", &o->write_back}};
+      {"--no-auto-memory", &o->no_auto_memory}, {"--no-checks", &o->no_checks},       {"-w", &o->write_back},
+      {"--time", &o->time}};
   const struct { const char *name; const char **value; } values[] = {
       {"--chip", &o->chip}, {"-t", &o->target}, {"--target", &o->target}, {"-p", &o->passes}, {"-o", &o->out},
-      {"--root", &o->root}, {"--python", &o->python}};
+      {"--root", &o->root}, {"--python", &o->python}, {"--set", &o->constants}};
   for (int i = 2; i < argc; i++) {
     char *a = argv[i];
     int known = 0;
@@ -421,6 +424,12 @@ static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int 
   return status;
 }
 
+static int time_kernel(TlContext *c, const Options *o, const TlArg *args, int n) {
+  TlTime t = {.constants = o->constants};
+  if (!tl_time(c, args, n, &t, NULL)) return FAILED;
+  return write_text(o->out, o->json ? tl_time_json(c) : tl_time_text(c));
+}
+
 static int known_names(const Setting *list, int n_list, const Tensor *t, int n) {
   for (int i = 0; i < n_list; i++) {
     int found = 0;
@@ -446,8 +455,9 @@ static int run_sim(TlContext *c, const Options *o) {
   if (!status) status = known_names(o->outs, o->n_outs, t, n);
   if (!status && !tl_shapes(c, args, n)) status = FAILED;
   for (int i = 0; i < n && !status; i++)
-    if (t[i].p.is_tensor) status = make_tensor(o, &t[i], &args[i], i);
-  if (!status) status = simulate(c, o, t, args, n);
+    if (t[i].p.is_tensor && (!o->time || setting(o->args, o->n_args, t[i].p.name)))
+      status = make_tensor(o, &t[i], &args[i], i);
+  if (!status) status = o->time ? time_kernel(c, o, args, n) : simulate(c, o, t, args, n);
   for (int i = 0; i < n; i++) free(t[i].data);
   free(t);
   free(args);

@@ -11,6 +11,25 @@ typedef struct {
   int32_t align; /* start of a buffer, bytes */
 } ArchSpace;
 
+/* What things cost: times of <family>_time.def. Cycles are those of the core clock. */
+typedef struct {
+  /* the launch: before the first core starts; after the last one ends; from one block start to the next over the chip;
+   * from the end of a block on a core to the next one there */
+  double launch_ns, finish_ns, dispatch_ns, block_ns;
+  /* shared by all cores. hot: cores that read the same 512 bytes at the same time share this much */
+  double hbm_gbps, l2_gbps, hot_gbps;
+  double hbm_latency, l2_latency; /* from the end of a DMA's transfer until its bytes count as there */
+  /* DMA of one core: dma_head an instruction, then a row of n bytes takes row + n / bus; unaligned_*: a share more */
+  double dma_head, ub_bus, ub_row, l1_bus, l1_row, out_bus, out_row, unaligned_ub, unaligned_l1;
+  double mmad_head, mmad_f32;     /* cycles an mmad; cycles of a 16x16x8 fractal of f32 (one of 16 bits takes 1) */
+  double l0a_bus, l0b_bus, l0_head, fix_elems, fix_l1_elems, fix_head, l1_fill_bus;
+  double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S */
+  double flag, cross_flag, sync_all;
+  double bank_read, bank_write;   /* UB: cycles more a repeat */
+} ArchTime;
+
+typedef struct { const char *key; double per16, per32, head; } ArchCost;
+
 typedef struct {
   const char *name;    /* "910B2" */
   const char *family;  /* "a2" "a3" "a5": selects the C++ dialect of the writers */
@@ -35,6 +54,19 @@ typedef struct {
 const Arch *arch_find(const char *chip);     /* NULL: unknown */
 const Arch *arch_at(int i);                  /* i = 0.., NULL past the end: for lists in messages */
 extern const char *const arch_default_chip;  /* "910B2" */
+
+/* ---- time.c: the clock's constants and the formulas that need nothing but numbers ---- */
+
+ArchTime arch_time(const Arch *a);                       /* of the chip's family */
+const ArchCost *arch_cost(const Arch *a, const char *key); /* NULL: no such key */
+/* Field of t by name, for experiments; NULL: no such field. */
+double *arch_time_field(ArchTime *t, const char *name);
+const char *arch_time_name(int i); /* i = 0.., NULL past the end */
+
+/* Cycles of one instruction on its pipe, nothing else in the way. */
+double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k);
+double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double more_per_repeat);
+double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes, double more);
 
 /* Can pipe V of this chip convert src to dst in one instruction? */
 bool arch_can_cast(const Arch *a, DType dst, DType src);

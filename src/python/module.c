@@ -131,6 +131,13 @@ static PyObject *ask_by_name(Program *p, PyObject *args, const char *(*question)
 static PyObject *program_text_after(Program *p, PyObject *args) { return ask_by_name(p, args, tl_text_after); }
 static PyObject *program_emit(Program *p, PyObject *args) { return ask_by_name(p, args, tl_emit); }
 
+/* Appends `row` (a new reference, NULL after an error) to `list`; NULL after an error. */
+static PyObject *append(PyObject *list, PyObject *row) {
+  if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+  Py_XDECREF(row);
+  return list;
+}
+
 /* One argument: (address, shape), an int or a float. */
 static int read_arg(PyObject *o, TlArg *arg) {
   if (PyFloat_Check(o)) {
@@ -160,6 +167,19 @@ static int read_arg(PyObject *o, TlArg *arg) {
   return !PyErr_Occurred();
 }
 
+/* The arguments of a run, one for each item of the list; NULL: an exception is set. Freed by the caller. */
+static TlArg *read_args(PyObject *list) {
+  Py_ssize_t n = PyList_Size(list);
+  TlArg *values = PyMem_Calloc((size_t)n + 1, sizeof *values);
+  if (!values) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; values && i < n; i++)
+    if (!read_arg(PyList_GetItem(list, i), &values[i])) {
+      PyMem_Free(values);
+      return NULL;
+    }
+  return values;
+}
+
 static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"args", "checks", "threads", "max_faults", "schedule", NULL};
   PyObject *list;
@@ -167,26 +187,69 @@ static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|piiK:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
                                    &opt.max_faults, &opt.schedule))
     return NULL;
-  Py_ssize_t n = PyList_Size(list);
-  TlArg *values = PyMem_Calloc((size_t)n + 1, sizeof *values);
-  if (!values) return PyErr_NoMemory();
-  for (Py_ssize_t i = 0; i < n; i++)
-    if (!read_arg(PyList_GetItem(list, i), &values[i])) {
-      PyMem_Free(values);
-      return NULL;
-    }
+  TlArg *values = read_args(list);
+  if (!values) return NULL;
   if (!enter(p)) {
     PyMem_Free(values);
     return NULL;
   }
   TlSimResult r = {0};
-  int ok;
-  WITHOUT_GIL(ok = tl_sim(p->context, values, (int)n, &opt, &r));
+  int ok, n = (int)PyList_Size(list);
+  WITHOUT_GIL(ok = tl_sim(p->context, values, n, &opt, &r));
   p->busy = 0;
   PyMem_Free(values);
   return Py_BuildValue("N{sLsLsLsLsisi}", PyBool_FromLong(ok), "blocks", (long long)r.blocks, "instructions",
                        (long long)r.instructions, "gm_read_bytes", (long long)r.gm_read_bytes, "gm_write_bytes",
                        (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores);
+}
+
+static PyObject *time_result(int ok, const TlTimeResult *r) {
+  return Py_BuildValue("N{sdsdsLsLsLsLsLsds{sdsdsdsdsdsdsd}sisi}", PyBool_FromLong(ok), "us", r->us, "mhz", r->mhz,
+                       "ticks", (long long)r->ticks, "blocks", (long long)r->blocks, "instructions",
+                       (long long)r->instructions, "gm_read_bytes", (long long)r->gm_read_bytes, "gm_write_bytes",
+                       (long long)r->gm_write_bytes, "l2_hit", r->l2_hit, "pipe_ratio", "cube", r->pipe_ratio.cube,
+                       "mte1", r->pipe_ratio.mte1, "mte2", r->pipe_ratio.mte2, "mte3", r->pipe_ratio.mte3, "fix",
+                       r->pipe_ratio.fix, "vector", r->pipe_ratio.vector, "scalar", r->pipe_ratio.scalar, "cores_used",
+                       r->cores_used, "cores", r->cores);
+}
+
+static PyObject *program_time(Program *p, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"args",         "hbm_factor", "l2_factor", "l2_all_hit", "no_bank_conflicts", "free_flags",
+                          "compute_only", "copy_only",  "timeline",  "max_events", "constants",         NULL};
+  PyObject *list;
+  TlTime o = {0};
+  long long most = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddppppppLz:time", names, &PyList_Type, &list, &o.hbm_factor,
+                                   &o.l2_factor, &o.l2_all_hit, &o.no_bank_conflicts, &o.free_flags, &o.compute_only,
+                                   &o.copy_only, &o.timeline, &most, &o.constants))
+    return NULL;
+  o.max_events = most;
+  TlArg *values = read_args(list);
+  if (!values) return NULL;
+  if (!enter(p)) {
+    PyMem_Free(values);
+    return NULL;
+  }
+  TlTimeResult r = {0};
+  int ok, n = (int)PyList_Size(list);
+  WITHOUT_GIL(ok = tl_time(p->context, values, n, &o, &r));
+  p->busy = 0;
+  PyMem_Free(values);
+  return time_result(ok, &r);
+}
+
+static PyObject *program_time_json(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_time_json); }
+static PyObject *program_time_text(Program *p, PyObject *unused) { (void)unused; return ask(p, tl_time_text); }
+
+static PyObject *program_time_events(Program *p, PyObject *unused) {
+  (void)unused;
+  if (!enter(p)) return NULL;
+  TlTimeEvent e;
+  PyObject *list = PyList_New(0);
+  for (int64_t i = 0; list && tl_time_event_at(p->context, i, &e); i++)
+    list = append(list, Py_BuildValue("iisddi", e.core, e.statement, e.pipe, e.start_us, e.end_us, e.cause));
+  p->busy = 0;
+  return list;
 }
 
 #define METHOD(name, flags, doc) {#name, (PyCFunction)(void (*)(void))program_##name, flags, doc}
@@ -202,6 +265,13 @@ static PyMethodDef program_methods[] = {
     METHOD(emit, METH_VARARGS, "emit(target) -> C++ source or None"),
     METHOD(sim, METH_VARARGS | METH_KEYWORDS,
            "sim(args, checks=True, threads=0, max_faults=0, schedule=0) -> (ok, counts)"),
+    METHOD(time, METH_VARARGS | METH_KEYWORDS,
+           "time(args, ...) -> (ok, result): how long it takes on the chip; the data address of an argument may be 0; "
+           "options as TlTime in tilelang.h"),
+    METHOD(time_json, METH_NOARGS, "the last time() in full, as JSON"),
+    METHOD(time_text, METH_NOARGS, "the last time() as a table for people"),
+    METHOD(time_events, METH_NOARGS, "[(core, statement, pipe, start us, end us, cause)] of the last "
+                                     "time(timeline=True)"),
     METHOD(error_count, METH_NOARGS, "number of errors"),
     METHOD(diags_json, METH_NOARGS, "diagnostics as JSON"),
     METHOD(diags_text, METH_NOARGS, "diagnostics for a terminal"),
@@ -225,13 +295,6 @@ static PyType_Spec program_spec = {
 };
 
 /* ---- functions of the module ------------------------------------------------------------------------------- */
-
-/* Appends `row` (a new reference, NULL after an error) to `list`; NULL after an error. */
-static PyObject *append(PyObject *list, PyObject *row) {
-  if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
-  Py_XDECREF(row);
-  return list;
-}
 
 static PyObject *core_passes(PyObject *m, PyObject *unused) {
   (void)m;

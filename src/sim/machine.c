@@ -10,7 +10,7 @@
  * random priority that changes now and then, and the first that may move makes one step. So pipes starve and run ahead
  * as far as flags let them; on a pipe that is not in order an instruction may pass the one before it. The seed and the
  * block fix the order. */
-#include "machine.h"
+#include "timing.h"
 
 #include <string.h>
 
@@ -25,6 +25,10 @@ static void s_load(Core *c, const Code *q) {
   c->m->spin = SPIN;
   c->reg[q->d] = (Reg){0};
   if (!element_at(c, el, &at)) return;
+  if (c->time) {
+    clock_element(c, b);
+    if (b->space != SPACE_GM || !b->gm) return;
+  }
   if (c->m->sim->checks) observe_element(c, el, at);
   c->reg[q->d] = scalar_load(b->type, buf_ptr(c, b, at));
 }
@@ -35,12 +39,20 @@ static void s_store(Core *c, const Code *q) {
   int64_t at;
   c->m->spin = SPIN;
   if (!element_at(c, el, &at)) return;
+  if (c->time) {
+    clock_element(c, b);
+    return;
+  }
   if (c->m->sim->checks) observe_element(c, el, at);
   scalar_store(b->type, buf_ptr(c, b, at), c->reg[q->d]);
 }
 
 /* Puts an instruction into its pipe's queue, or does it at once if it is S's own. false: S must wait. */
 static bool s_issue(Core *c, const Inst *i) {
+  if (c->time) {
+    c->m->spin = SPIN;
+    return clock_issue(c, i);
+  }
   c->at = i;
   c->m->spin = SPIN;
   if (i->pipe == PIPE_S) {
@@ -89,17 +101,21 @@ static bool charge(Core *c, int32_t pc) {
   return false;
 }
 
-/* Runs S until it must wait or is done, or for `one` statement that others can see. True if it got anywhere. */
-static bool run_s(Core *c, bool one) {
+bool run_s(Core *c, bool one) {
   Reg *r = c->reg;
   const Code *code = c->prog->code;
   int32_t pc = c->pc;
+  int64_t steps = c->steps;
   bool zero = false;
   c->state = S_RUN;
-  for (;;) {
+  for (;; steps++) {
     const Code *q = &code[pc++];
     switch (q->op) {
-    case C_HALT: c->pc = pc - 1; c->state = S_DONE; return true;
+    case C_HALT:
+      c->pc = pc - 1;
+      c->steps = steps;
+      c->state = S_DONE;
+      return true;
     case C_MOV: r[q->d] = r[q->a]; break;
     case C_JMP:
       if (q->to < pc && !charge(c, pc - 1)) return true;
@@ -119,6 +135,7 @@ static bool run_s(Core *c, bool one) {
       }
       break;
     case C_ISSUE:
+      c->steps = steps;
       if (!s_issue(c, &c->prog->inst[q->a])) {
         bool moved = c->pc != pc - 1;
         c->pc = pc - 1;
@@ -220,9 +237,7 @@ void machine_init(Machine *m, Sim *s, int32_t n_blocks) {
 
 static void cross_clear(CrossFlag *x) { x->head = x->tail = x->known = 0; }
 
-/* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is
- * ordered before. */
-static void core_start(Core *c, int64_t block) {
+void core_begin(Core *c, int64_t block) {
   Sim *s = c->m->sim;
   const IrKernel *k = s->k;
   memcpy(c->reg, c->prog->init, sizeof(Reg) * (size_t)c->prog->n_reg);
@@ -240,6 +255,13 @@ static void core_start(Core *c, int64_t block) {
   c->at = NULL;
   c->all = 0;
   c->tainted = false;
+}
+
+/* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is
+ * ordered before. */
+static void core_start(Core *c, int64_t block) {
+  Sim *s = c->m->sim;
+  core_begin(c, block);
   for (int sp = 0; sp < SPACE_COUNT; sp++) {
     if (!c->mem[sp]) continue;
     memset(c->mem[sp], 0xff, (size_t)s->used[sp]);

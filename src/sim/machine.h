@@ -256,6 +256,8 @@ typedef struct Core {
   Flag *flag;        /* [src][dst][id] */
   CrossFlag *cross;  /* [id]: what this core may wait for */
   CrossFlag *sent;   /* [id][CROSS_MODES]: sets by this core that its partners have not matched yet */
+  struct TimeCore *time; /* a core of the clock: instructions go there, not to `pipe`; NULL in a functional run */
+  int64_t steps;     /* operations of S in this block, up to its last instruction; counted for the clock */
 } Core;
 
 typedef struct {
@@ -374,6 +376,9 @@ int64_t nz_offset(const SimBuf *b, int64_t r, int64_t c); /* byte of (r, c) in a
 /* machine.c */
 void machine_init(Machine *m, Sim *s, int32_t n_blocks);
 void machine_run(Machine *m, int64_t first_block); /* until all cores are done or can go no further */
+void core_begin(Core *c, int64_t block);           /* registers and state of S at the start of a block */
+/* S runs until it must wait or is done, or for `one` statement that others can see. True if it got anywhere. */
+bool run_s(Core *c, bool one);
 const char *where(Arena *a, const Core *c);        /* "block (0, 1), vector core 1" */
 const char *inst_text(Arena *a, const Core *c, const IrStmt *s);
 

@@ -8,10 +8,11 @@
  *
  * Faults are put in the order of blocks, not of time, and cut at max_faults: a block that found that many stops the
  * blocks after it, never one before. So the messages too are the same for any number of threads. */
-#include "machine.h"
+#include "timing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,6 +27,9 @@ typedef struct {
   const SimOptions *opt;
   Diags *diags;
   SimResult *result;
+  const SimTimeOptions *time_opt; /* a timed run: no data needed */
+  SimTime *time;
+  Arena *keep;      /* where the timed run's result lives */
   bool ok;
 } Run;
 
@@ -168,7 +172,7 @@ static bool bind_buffers(Run *r) {
     }
     b->gm = arg ? arg->data : NULL;
     b->undefined = ir->is_out || ir->is_work;
-    if (b->bytes && !b->gm) {
+    if (b->bytes && !b->gm && !r->time) {
       diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "no data was passed for %%%s (%lld bytes)", ir->name,
                (long long)b->bytes);
       return false;
@@ -363,22 +367,28 @@ static void collect(Run *r) {
   r->ok = kept.len == 0;
 }
 
-static void run_all(Run *r) {
+/* Arguments, buffers, programs. False: reported, or there is nothing to run (then r->ok). */
+static bool prepare(Run *r) {
   Sim *s = &r->sim;
   if (s->k->level != LEVEL_LOWERED || s->k->cores == CORES_UNSET) {
     Diag *g = diag_add(r->diags, DIAG_WRONG_STAGE, s->k->loc,
                        "the simulator runs lowered programs; @%s is at source level", s->k->name);
     diag_fix(r->diags, g, "lower it first");
-    return;
+    return false;
   }
   s->param = eval_params(&r->arena, s->k, s->args);
-  if (!eval_grid(r) || !bind_buffers(r) || !build_programs(r) || !launch_ok(r)) return;
+  if (!eval_grid(r) || !bind_buffers(r) || !build_programs(r) || !launch_ok(r)) return false;
   number_owners(s);
   r->ok = true;
-  if (!s->blocks || !s->cores_per_block) return;
+  s->host = host_kernels();
+  return s->blocks && s->cores_per_block;
+}
+
+static void run_all(Run *r) {
+  Sim *s = &r->sim;
+  if (!prepare(r)) return;
   r->result->blocks = s->blocks;
   r->result->cores_used = (int32_t)min_i64(s->blocks, chip_cores(s));
-  s->host = host_kernels();
   atomic_store(&s->next, 0);
   atomic_store(&s->last, INT64_MAX);
   bool atomic = survey(r);
@@ -394,34 +404,151 @@ static void release(Run *r) {
   pthread_mutex_destroy(&r->alloc.lock);
 }
 
+/* ---- time ------------------------------------------------------------------------------------------------ */
+
+/* "name=value,..." into the timing table of this run. */
+static bool set_constants(Run *r, ArchTime *t, const char *text) {
+  while (text && *text) {
+    size_t n = strcspn(text, "=");
+    double *field = text[n] ? arch_time_field(t, arena_strn(&r->arena, text, n)) : NULL;
+    char *end = NULL;
+    double v = field ? strtod(text + n + 1, &end) : 0;
+    if (!field || end == text + n + 1 || (*end && *end != ',') || !(v >= 0 && v < 1e12)) {
+      diag_add(r->diags, DIAG_TIME_CONSTANT, r->sim.k->loc,
+               "'%s' is not NAME=VALUE with the name of a time and a number", text);
+      return false;
+    }
+    *field = v;
+    text = end + (*end == ',');
+  }
+  return true;
+}
+
+static void time_cores(const Clock *k, SimTime *out, Arena *a) {
+  out->n_cores = k->m->n_cores;
+  out->core = arena_array(a, SimTimeCore, out->n_cores + 1);
+  int32_t number[2] = {0, 0};
+  for (int32_t n = 0; n < out->n_cores; n++) {
+    const TimeCore *t = &k->core[n];
+    bool vector = k->m->core[n].vid >= 0;
+    SimTimeCore *o = &out->core[n];
+    *o = (SimTimeCore){vector ? 'v' : 'c', number[vector]++, t->blocks, t->start, t->end, {0}, {{0}}};
+    memcpy(o->busy, t->busy, sizeof t->busy);
+    memcpy(o->idle, t->idle, sizeof t->idle);
+  }
+}
+
+static void time_stmts(const Clock *k, SimTime *out, Arena *a) {
+  int32_t most = k->sim->prog[0].n_inst + k->sim->prog[1].n_inst;
+  out->stmt = arena_array(a, SimTimeStmt, most + 1);
+  for (int side = 0; side < 2; side++)
+    for (int32_t i = 0; i < k->sim->prog[side].n_inst; i++) {
+      const Inst *x = &k->sim->prog[side].inst[i];
+      const InstTime *t = &k->inst[x->id];
+      k->number[x->id] = out->n_stmts;
+      SimTimeStmt *o = &out->stmt[out->n_stmts++];
+      *o = (SimTimeStmt){x->stmt, side ? 'v' : 'c', (Pipe)x->pipe, t->count, t->busy, t->slowed, {0}, t->gm_bytes};
+      memcpy(o->idle, t->idle, sizeof t->idle);
+    }
+}
+
+static void time_all(Run *r) {
+  Sim *s = &r->sim;
+  SimTime *out = r->time;
+  if (!prepare(r)) return;
+  Clock *k = arena_new(&r->arena, Clock);
+  SimTimeOptions o = *r->time_opt;
+  if (!o.max_events) o.max_events = 1000000;
+  r->machine = arena_new(&r->arena, Machine);
+  r->n_machines = 1;
+  r->machine->sim = s;
+  arena_init(&r->machine->arena, r->arena.host, r->arena.oom);
+  *k = (Clock){.sim = s, .m = r->machine, .arena = &r->machine->arena, .arch = *s->arch, .opt = &o};
+  k->t = arch_time(s->arch);
+  if (!set_constants(r, &k->t, o.constants)) {
+    r->ok = false;
+    return;
+  }
+  uint32_t last = 0;
+  for (int side = 0; side < 2; side++)
+    for (int32_t i = 0; i < s->prog[side].n_inst; i++) last = s->prog[side].inst[i].id;
+  k->memo = arena_array(k->arena, PriceMemo, last + 1);
+  k->inst = arena_array(k->arena, InstTime, last + 1);
+  k->number = arena_array(k->arena, int32_t, last + 1);
+  k->n_groups = (int32_t)min_i64(s->blocks, chip_cores(s));
+  clock_run(k);
+  collect(r);
+  out->ticks = k->end;
+  out->mhz = s->arch->mhz;
+  out->us = (double)k->end / TICKS / s->arch->mhz;
+  out->blocks = s->blocks;
+  out->instructions = k->issued;
+  out->gm_read_bytes = k->m->gm_read;
+  out->gm_write_bytes = k->m->gm_write;
+  out->l2_hit_bytes = k->mem.hit_bytes;
+  out->l2_miss_bytes = k->mem.miss_bytes;
+  out->write_back_bytes = k->mem.write_back;
+  out->groups = k->n_groups;
+  out->groups_there = chip_cores(s);
+  time_cores(k, out, r->keep);
+  time_stmts(k, out, r->keep);
+  out->n_events = k->events.len;
+  out->event = arena_array(r->keep, SimTimeEvent, out->n_events + 1);
+  for (int64_t e = 0; e < out->n_events; e++) {
+    out->event[e] = k->events.data[e];
+    out->event[e].stmt = k->number[out->event[e].stmt];
+  }
+}
+
+/* ---- both ------------------------------------------------------------------------------------------------- */
+
+static bool run(Arena *a, Run *r, const IrKernel *k, const Arch *arch, const SimArg *args, void (*what)(Run *)) {
+  jmp_buf here, *oom_a = a->oom, *oom_d = r->diags->arena->oom;
+  r->sim.k = k;
+  r->sim.arch = arch;
+  r->sim.args = args;
+  r->alloc.host = a->host;
+  r->alloc.locked = (TlAlloc){locked_alloc, &r->alloc};
+  pthread_mutex_init(&r->alloc.lock, NULL);
+  arena_init(&r->arena, a->host, &here);
+  bool out_of_memory = setjmp(here) != 0;
+  if (!out_of_memory) {
+    a->oom = r->diags->arena->oom = &here;
+    what(r);
+  }
+  a->oom = oom_a;
+  r->diags->arena->oom = oom_d;
+  bool ok = r->ok && !out_of_memory;
+  release(r);
+  if (out_of_memory && oom_a) longjmp(*oom_a, 1);
+  return ok;
+}
+
 bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimOptions *opt,
              SimResult *out) {
   Run r;
-  jmp_buf here, *oom_a = a->oom, *oom_d = d->arena->oom;
   memset(&r, 0, sizeof r);
   memset(out, 0, sizeof *out);
-  r.sim.k = k;
-  r.sim.arch = arch;
-  r.sim.args = args;
   r.sim.checks = opt->checks;
   r.sim.schedule = opt->schedule;
   r.sim.max_faults = opt->max_faults > 0 ? opt->max_faults : 8;
   r.opt = opt;
   r.diags = d;
   r.result = out;
-  r.alloc.host = a->host;
-  r.alloc.locked = (TlAlloc){locked_alloc, &r.alloc};
-  pthread_mutex_init(&r.alloc.lock, NULL);
-  arena_init(&r.arena, a->host, &here);
-  bool out_of_memory = setjmp(here) != 0;
-  if (!out_of_memory) {
-    a->oom = d->arena->oom = &here;
-    run_all(&r);
-  }
-  a->oom = oom_a;
-  d->arena->oom = oom_d;
-  bool ok = r.ok && !out_of_memory;
-  release(&r);
-  if (out_of_memory && oom_a) longjmp(*oom_a, 1);
-  return ok;
+  return run(a, &r, k, arch, args, run_all);
+}
+
+bool sim_time(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimTimeOptions *opt,
+              SimTime *out) {
+  Run r;
+  SimResult unused = {0};
+  memset(&r, 0, sizeof r);
+  memset(out, 0, sizeof *out);
+  r.sim.max_faults = 8;
+  r.diags = d;
+  r.result = &unused;
+  r.time_opt = opt;
+  r.time = out;
+  r.keep = a;
+  return run(a, &r, k, arch, args, time_all);
 }

@@ -30,4 +30,70 @@ typedef struct {
 bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimOptions *opt,
              SimResult *out);
 
+/* ---- time ------------------------------------------------------------------------------------------------ */
+
+typedef enum { L2_COLD, L2_ALL_HIT } SimL2;
+
+typedef struct {
+  double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
+  SimL2 l2;
+  bool no_bank_conflicts;
+  bool free_flags;   /* flags and barriers cost nothing; they still order */
+  bool compute_only; /* transfers through GM take no time */
+  bool copy_only;    /* everything else takes no time */
+  bool timeline;     /* keep events, at most max_events (0: a million) */
+  int64_t max_events;
+  const char *constants; /* "hbm_gbps=1500,flag=10": other values of src/arch's timing table; NULL: none */
+} SimTimeOptions;
+
+enum { SIM_IDLE_COUNT = 7 };
+extern const char *const sim_idle_name[SIM_IDLE_COUNT]; /* start issue flag cross barrier queue end */
+
+typedef struct {
+  char kind;    /* 'c' or 'v' */
+  int32_t number; /* physical */
+  int64_t blocks, start, end;
+  int64_t busy[PIPE_COUNT], idle[PIPE_COUNT][SIM_IDLE_COUNT];
+} SimTimeCore;
+
+typedef struct { /* one instruction of the program, summed over all its executions */
+  const IrStmt *stmt;
+  char side; /* 'c' or 'v' */
+  Pipe pipe;
+  int64_t count, busy, slowed, idle[SIM_IDLE_COUNT], gm_bytes;
+} SimTimeStmt;
+
+typedef struct {
+  int32_t core; /* index into cores */
+  Pipe pipe;
+  int32_t stmt; /* index into statements */
+  int64_t start, end;
+  int32_t cause; /* the event whose end let this one begin; -1: none */
+} SimTimeEvent;
+
+/* Times are ticks of 1/256 cycle. */
+typedef struct {
+  int64_t ticks, blocks, instructions;
+  double us, mhz;
+  int64_t gm_read_bytes, gm_write_bytes; /* as the instructions ask for them */
+  int64_t l2_hit_bytes, l2_miss_bytes, write_back_bytes;
+  SimTimeCore *core;
+  int32_t n_cores;
+  int32_t groups, groups_there; /* what takes a block (one cube core, its vector cores, or all): used, on chip */
+  SimTimeStmt *stmt;
+  int32_t n_stmts;
+  SimTimeEvent *event;
+  int64_t n_events;
+} SimTime;
+
+double sim_time_ratio(const SimTime *r, Pipe p, char side); /* busy share of pipe p; side 'c' or 'v', 0: both */
+/* Everything but the events; see include/tilelang.h. */
+void sim_time_json(Text *t, const IrKernel *k, const Arch *arch, const SimTime *r);
+void sim_time_text(Text *t, const IrKernel *k, const Arch *arch, const SimTime *r); /* a table for people */
+
+/* How long k takes on the chip. args as in sim_run; data may be NULL, then scalar reads give 0 (a diagnostic says so).
+ * Everything in the result lives in a. Faults become diagnostics; false when there was one. */
+bool sim_time(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimTimeOptions *opt,
+              SimTime *out);
+
 #endif

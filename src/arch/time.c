@@ -1,0 +1,84 @@
+/* time.c - the tables a2_time.def and a5_time.def as structs, and the closed formulas of one instruction. */
+#include "arch.h"
+
+#include <string.h>
+
+static const ArchTime a2_time = {
+#define TIME(field, value, unit, source) .field = value,
+#include "a2_time.def"
+#undef TIME
+};
+static const ArchTime a5_time = {
+#define TIME(field, value, unit, source) .field = value,
+#include "a5_time.def"
+#undef TIME
+};
+
+static const ArchCost a2_cost[] = {
+#define COST(key, per16, per32, head, source) {#key, per16, per32, head},
+#include "a2_time.def"
+#undef COST
+};
+static const ArchCost a5_cost[] = {
+#define COST(key, per16, per32, head, source) {#key, per16, per32, head},
+#include "a5_time.def"
+#undef COST
+};
+
+/* Both families name every field: a field that is missing in a5_time.def is 0 there, so count them. */
+enum {
+#define TIME(field, value, unit, source) +1
+  N_A2 = 0
+#include "a2_time.def"
+  ,
+  N_A5 = 0
+#include "a5_time.def"
+#undef TIME
+};
+_Static_assert(N_A2 == N_A5 && N_A2 == sizeof(ArchTime) / sizeof(double), "a time is missing in a table");
+
+static const struct { const char *name; size_t at; } fields[] = {
+#define TIME(field, value, unit, source) {#field, offsetof(ArchTime, field)},
+#include "a2_time.def"
+#undef TIME
+};
+
+static bool is_a5(const Arch *a) { return !strcmp(a->family, "a5"); }
+
+/* HBM bandwidth goes with the number of stacks: a part with half the memory has half of it. */
+ArchTime arch_time(const Arch *a) {
+  ArchTime t = is_a5(a) ? a5_time : a2_time;
+  if (!is_a5(a)) t.hbm_gbps *= (double)a->hbm_bytes / (double)((int64_t)64 << 30);
+  return t;
+}
+
+const ArchCost *arch_cost(const Arch *a, const char *key) {
+  const ArchCost *list = is_a5(a) ? a5_cost : a2_cost;
+  size_t n = is_a5(a) ? TL_COUNT(a5_cost) : TL_COUNT(a2_cost);
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(list[i].key, key)) return &list[i];
+  return NULL;
+}
+
+const char *arch_time_name(int i) { return i >= 0 && (size_t)i < TL_COUNT(fields) ? fields[i].name : NULL; }
+
+double *arch_time_field(ArchTime *t, const char *name) {
+  for (size_t i = 0; i < TL_COUNT(fields); i++)
+    if (!strcmp(fields[i].name, name)) return (double *)(void *)((char *)t + fields[i].at);
+  return NULL;
+}
+
+/* Fractals: 16x16x16 of 16 bits and 16x16x32 of 8 bits take a cycle, 16x16x8 of 32 bits mmad_f32 cycles. */
+double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k) {
+  int64_t k0 = 32 / dtype_size(type);
+  double each = dtype_size(type) == 4 ? t->mmad_f32 : 1;
+  return t->mmad_head + (double)(ceil_div(m, 16) * ceil_div(n, 16) * ceil_div(k, k0)) * each;
+}
+
+double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double more_per_repeat) {
+  return c->head + (double)repeats * ((size > 2 ? c->per32 : c->per16) + more_per_repeat);
+}
+
+double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes, double more) {
+  return (double)rows * (row_cycles + (double)row_bytes / bus) * (1 + more);
+}

@@ -1,0 +1,206 @@
+/* memory.c - HBM and L2 as the cores see them: which bytes are in L2, and how transfers share the bandwidth.
+ *
+ * L2 remembers 512-byte lines by address. A line is there if fewer lines than L2 holds were brought in since it was
+ * last touched; that needs no list, only a stamp a line. 128-byte sectors of a line are fetched one by one. Written
+ * sectors go to HBM when their line has aged out; the transfer that pushed them out pays.
+ *
+ * A transfer moves its missing bytes through HBM first, then the rest through L2. All transfers on one of the two ways
+ * share its bandwidth fairly: each gets the same, none more than its own path takes (water filling). When one begins or
+ * ends the shares are made anew. Numbers are integers: bytes << 20 a tick. */
+#include "timing.h"
+
+#include <string.h>
+
+/* One line: stamp in the upper 27 bits (0: never), a bit for `written`, a bit for each of the four sectors. */
+enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
+
+static int64_t rate_of(const Clock *k, double gbps) {
+  return (int64_t)(gbps * 1e3 / k->arch.mhz / TICKS * (double)(1 << RATE_BITS));
+}
+
+void memory_init(Clock *k) {
+  Memory *m = &k->mem;
+  const SimTimeOptions *o = k->opt;
+  m->n_flows = k->m->n_cores * CORE_PIPES;
+  m->flow = arena_array(k->arena, Flow, m->n_flows);
+  for (int c = 0; c < VIA_COUNT; c++) {
+    m->channel[c].flow = arena_array(k->arena, int32_t, m->n_flows);
+    m->channel[c].next = NEVER;
+  }
+  m->channel[VIA_HBM].total = rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1));
+  m->channel[VIA_L2].total = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
+  m->hbm_latency = ticks_of(k->t.hbm_latency);
+  m->l2_latency = ticks_of(k->t.l2_latency);
+  m->all_hit = o->l2 == L2_ALL_HIT;
+  m->free = o->compute_only;
+  m->capacity = (uint32_t)(k->arch.l2_bytes / LINE / LINES_A_STAMP);
+  m->filled = LINES_A_STAMP;
+  m->dirty_cap = 1 << 12;
+  m->dirty = arena_array(k->arena, Dirty, m->dirty_cap);
+  m->line = arena_array(k->arena, uint32_t *, k->sim->n_buf + 1);
+  for (uint32_t b = 1; b < k->sim->n_buf; b++)
+    if (k->sim->buf[b].ir && k->sim->buf[b].space == SPACE_GM)
+      m->line[b] = arena_array(k->arena, uint32_t, k->sim->buf[b].bytes / LINE + 2);
+}
+
+/* ---- L2 ------------------------------------------------------------------------------------------------- */
+
+static uint32_t stamp_now(const Memory *m) {
+  return (uint32_t)(m->filled / LINES_A_STAMP) << STAMP_SHIFT >> STAMP_SHIFT;
+}
+
+static void note_dirty(Clock *k, int64_t bytes) {
+  Memory *m = &k->mem;
+  uint32_t now = stamp_now(m);
+  if (m->dirty_tail != m->dirty_head) {
+    Dirty *last = &m->dirty[(m->dirty_tail - 1) % m->dirty_cap];
+    if (last->stamp == now) {
+      last->bytes += bytes;
+      return;
+    }
+  }
+  if (m->dirty_tail - m->dirty_head == m->dirty_cap) {
+    Dirty *grown = arena_array(k->arena, Dirty, (int64_t)m->dirty_cap * 2);
+    for (uint32_t i = 0; i < m->dirty_cap; i++) grown[i] = m->dirty[(m->dirty_head + i) % m->dirty_cap];
+    m->dirty = grown;
+    m->dirty_head = 0;
+    m->dirty_tail = m->dirty_cap;
+    m->dirty_cap *= 2;
+  }
+  m->dirty[m->dirty_tail++ % m->dirty_cap] = (Dirty){now, bytes};
+}
+
+/* Bytes that must go to HBM because what was brought in since pushed them out. */
+static int64_t write_back(Memory *m) {
+  int64_t bytes = 0;
+  uint32_t now = stamp_now(m);
+  while (m->dirty_head != m->dirty_tail) {
+    const Dirty *d = &m->dirty[m->dirty_head % m->dirty_cap];
+    if (((now - d->stamp) << STAMP_SHIFT >> STAMP_SHIFT) < m->capacity) break;
+    bytes += d->bytes;
+    m->dirty_head++;
+  }
+  m->write_back += bytes;
+  return bytes;
+}
+
+/* Sectors of the range that are not there, in bytes; now they are. */
+static int64_t missing(Memory *m, uint32_t *line, int64_t at, int64_t len, bool write, int64_t *touched,
+                       int64_t *dirtied) {
+  int64_t first = at / LINE, last = (at + len - 1) / LINE, miss = 0;
+  uint32_t now = stamp_now(m);
+  for (int64_t i = first; i <= last; i++) {
+    uint32_t lo = i == first ? (uint32_t)(at % LINE / SECTOR) : 0,
+             hi = i == last ? (uint32_t)((at + len - 1) % LINE / SECTOR) : 3;
+    uint32_t want = SECTORS >> (3 - hi) & SECTORS << lo, w = line[i];
+    bool there = w >> STAMP_SHIFT && ((now - (w >> STAMP_SHIFT)) << STAMP_SHIFT >> STAMP_SHIFT) < m->capacity;
+    if (!there) {
+      w = 0;
+      m->filled++;
+      now = stamp_now(m);
+    }
+    *touched += __builtin_popcount(want) * SECTOR;
+    miss += __builtin_popcount(want & ~w) * SECTOR;
+    if (write && !(w & WRITTEN)) *dirtied += __builtin_popcount(want) * SECTOR;
+    line[i] = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | want | (write ? WRITTEN : 0);
+  }
+  return miss;
+}
+
+/* ---- sharing -------------------------------------------------------------------------------------------- */
+
+/* Work done until now, and new shares. */
+static void share(Memory *m, int via, Tick now) {
+  Channel *c = &m->channel[via];
+  int64_t left = c->total, level = 0;
+  int32_t open = c->n;
+  for (int32_t i = 0; i < c->n; i++) {
+    Flow *f = &m->flow[c->flow[i]];
+    f->work -= f->rate * (now - f->since);
+    if (f->work < 0) f->work = 0;
+    f->since = now;
+    f->rate = 0;
+  }
+  for (bool again = true; again && open;) { /* those whose path takes less than their share leave the rest to others */
+    again = false;
+    level = left / open;
+    for (int32_t i = 0; i < c->n; i++) {
+      Flow *f = &m->flow[c->flow[i]];
+      if (f->rate || f->cap > level) continue;
+      f->rate = f->cap;
+      left -= f->cap;
+      open--;
+      again = true;
+    }
+  }
+  c->next = NEVER;
+  for (int32_t i = 0; i < c->n; i++) {
+    Flow *f = &m->flow[c->flow[i]];
+    if (!f->rate) f->rate = level > 0 ? level : 1;
+    Tick end = now + (f->work + f->rate - 1) / f->rate;
+    if (end < c->next) {
+      c->next = end;
+      c->first = i;
+    }
+  }
+}
+
+static void join(Memory *m, int32_t number, Tick now) {
+  Flow *f = &m->flow[number];
+  Channel *c = &m->channel[f->via];
+  f->since = now;
+  f->rate = 0;
+  c->flow[c->n++] = number;
+  share(m, f->via, now);
+}
+
+void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
+  Memory *m = &k->mem;
+  Flow *f = &m->flow[number];
+  int64_t touched = 0, dirtied = 0, miss = 0, bytes = t->run * t->rows;
+  for (int64_t r = 0; r < t->rows; r++)
+    miss += missing(m, m->line[t->buf], t->at + r * t->pitch, t->run, t->write, &touched, &dirtied);
+  if (dirtied) note_dirty(k, dirtied);
+  int64_t back = write_back(m);
+  if (m->all_hit) miss = back = 0;
+  if (!t->write) {
+    m->miss_bytes += miss;
+    m->hit_bytes += touched - miss;
+  } else {
+    miss = 0; /* a write needs nothing from HBM */
+  }
+  *f = (Flow){.active = true, .buf = t->buf, .first_line = t->at / LINE};
+  f->cap = t->path > 0 && !m->free ? max_i64((bytes << RATE_BITS) / t->path, 1) : INT64_C(1) << 50;
+  int64_t hbm = miss + back, l2 = touched > 0 ? bytes * (touched - miss) / touched : 0;
+  f->via = hbm > 0 ? VIA_HBM : VIA_L2;
+  f->work = (hbm > 0 ? hbm : l2) << RATE_BITS;
+  f->next_work = hbm > 0 ? l2 : 0;
+  f->latency = m->free ? 0 : miss > 0 ? m->hbm_latency : m->l2_latency;
+  if (m->free) f->work = f->next_work = 0;
+  join(m, number, now);
+}
+
+Tick memory_next(const Memory *m, int *channel) {
+  *channel = m->channel[VIA_L2].next < m->channel[VIA_HBM].next ? VIA_L2 : VIA_HBM;
+  return m->channel[*channel].next;
+}
+
+bool memory_step(Clock *k, int channel, int32_t *number) {
+  Memory *m = &k->mem;
+  Channel *c = &m->channel[channel];
+  Tick now = c->next;
+  *number = c->flow[c->first];
+  Flow *f = &m->flow[*number];
+  memmove(&c->flow[c->first], &c->flow[c->first + 1], sizeof *c->flow * (size_t)(c->n - c->first - 1));
+  c->n--;
+  share(m, channel, now);
+  if (f->next_work > 0) {
+    f->via = VIA_L2;
+    f->work = f->next_work << RATE_BITS;
+    f->next_work = 0;
+    join(m, *number, now);
+    return false;
+  }
+  f->active = false;
+  return true;
+}

@@ -1,0 +1,183 @@
+/* price.c - what an instruction costs, as numbers: ticks on its pipe, or a transfer through GM.
+ *
+ * The operands are resolved and checked as in a functional run (operand.c, `legal` of the op), then the formulas of
+ * src/arch/time.c give the cycles. Most instructions of a loop come with the same operands again, so the price of
+ * an instruction that stays inside its core is remembered by the values of the registers it depends on. */
+#include "timing.h"
+
+#include <string.h>
+
+/* ---- what a price depends on ---------------------------------------------------------------------------- */
+
+static void add_key(PriceMemo *p, const bool *varies, int32_t reg) {
+  if (p->n_keys < 0 || reg == NO_REG || !varies[reg]) return;
+  for (int i = 0; i < p->n_keys; i++)
+    if (p->key[i] == reg) return;
+  if (p->n_keys == (int)TL_COUNT(p->key)) p->n_keys = -1;
+  else p->key[p->n_keys++] = reg;
+}
+
+/* Registers that some code writes, and those of the block. */
+static bool *varying(Clock *k, const Program *p) {
+  bool *v = arena_array(k->arena, bool, p->n_reg);
+  for (int32_t i = 0; i < p->n_code; i++) {
+    const Code *q = &p->code[i];
+    if (q->op != C_HALT && q->op != C_JMP && q->op != C_JZ && q->op != C_JNZ && q->op != C_LOOP && q->op != C_ISSUE &&
+        q->op != C_STORE)
+      v[q->d] = true;
+  }
+  const IrKernel *kn = k->sim->k;
+  for (uint32_t g = 0; g < kn->grid.len; g++) v[kn->grid.data[g]->id] = true;
+  if (kn->vid) v[kn->vid->id] = true;
+  return v;
+}
+
+static void memo_init(Clock *k, const bool *varies, const Inst *i) {
+  PriceMemo *p = &k->memo[i->id];
+  p->gm_arg = -1;
+  if (i->op >= OP_COUNT) return;
+  p->cost = arch_cost(&k->arch, op_info[i->op].cost);
+  for (int a = 0; a < i->n_args; a++) {
+    const Operand *o = &i->arg[a];
+    if (o->buf && k->sim->buf[o->buf].space == SPACE_GM) p->gm_arg = (int16_t)a;
+    for (int d = 0; o->buf && d < k->sim->buf[o->buf].rank; d++) {
+      add_key(p, varies, o->off[d]);
+      add_key(p, varies, o->ext[d]);
+    }
+  }
+}
+
+void price_init(Clock *k) {
+  for (int side = 0; side < 2; side++) {
+    const Program *p = &k->sim->prog[side];
+    if (!p->code) continue;
+    bool *varies = varying(k, p);
+    for (int32_t i = 0; i < p->n_inst; i++) memo_init(k, varies, &p->inst[i]);
+  }
+}
+
+/* ---- vector instructions -------------------------------------------------------------------------------- */
+
+/* UB of A2: 16 bank groups of 32 bytes, so 512 bytes go once around; a repeat of 256 bytes meets half of them. Two
+ * inputs that meet in a group take two cycles; an output that meets an input in another bank waits for it. */
+static double bank_conflicts(const Clock *k, const Core *c, const Entry *e) {
+  const Inst *i = e->inst;
+  int out = i->n_args - 1, n = 0;
+  int64_t in[MAX_ARGS], bytes[MAX_ARGS];
+  if (k->opt->no_bank_conflicts || !i->arg[out].buf) return 0;
+  for (int a = 0; a < out; a++) {
+    if (!i->arg[a].buf) continue;
+    in[n] = arg_buf(c, i, a)->addr + e->v[a].off;
+    bytes[n++] = e->v[a].count * arg_buf(c, i, a)->size;
+  }
+  int64_t to = arg_buf(c, i, out)->addr + e->v[out].off;
+  double more = 0;
+  if (n >= 2 && bytes[0] >= 256 && bytes[1] >= 256 && in[0] != in[1]) {
+    int64_t apart = (in[0] - in[1]) & 511;
+    if (apart < 256 || apart > 256) more += k->t.bank_read * (double)(apart < 256 ? 256 - apart : apart - 256) / 256;
+  }
+  for (int a = 0; a < n; a++) {
+    int64_t apart = (in[a] - to) & 511;
+    bool same_bank = in[a] >> 16 == to >> 16;
+    if (in[a] == to || bytes[a] < 256 || same_bank || apart == 256) continue;
+    more += k->t.bank_write * (double)(apart < 256 ? 256 - apart : apart - 256) / 256;
+    break;
+  }
+  return more;
+}
+
+static double vector_cycles(const Clock *k, const Core *c, const Entry *e, const ArchCost *cost) {
+  const Inst *i = e->inst;
+  int64_t most = 0, rows = 1, repeats;
+  int size = 1;
+  for (int a = 0; a < i->n_args; a++) {
+    if (!i->arg[a].buf) continue;
+    const SimBuf *b = arg_buf(c, i, a);
+    most = max_i64(most, e->v[a].count * b->size);
+    size = b->size > size ? b->size : size;
+    if (!view_flat(&e->v[a])) rows = max_i64(rows, e->rows);
+  }
+  if (!strcmp(cost->key, "v_wreduce")) rows = e->rows;
+  repeats = max_i64(rows, ceil_div(most, k->arch.repeat_bytes));
+  return arch_vector_cycles(cost, repeats, size, bank_conflicts(k, c, e));
+}
+
+/* ---- transfers through GM ------------------------------------------------------------------------------- */
+
+static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Transfer *t) {
+  const Inst *i = e->inst;
+  const SimBuf *b = arg_buf(c, i, arg);
+  const ArchTime *a = &k->t;
+  int64_t row = e->cols * b->size;
+  *t = (Transfer){.buf = i->arg[arg].buf, .write = arg >= i->n_in, .at = e->v[arg].off, .run = row, .rows = e->rows,
+                  .pitch = e->pitch[arg]};
+  if (t->pitch == row && row) { /* one piece for L2 */
+    t->run = row * e->rows;
+    t->rows = 1;
+  }
+  bool crooked = (t->at % 512 || (e->rows > 1 && e->pitch[arg] % 512)) && row >= 512;
+  double cycles;
+  switch (i->op) {
+  case OP_GM_TO_L1:
+    cycles = arch_dma_cycles(a->l1_bus, a->l1_row, e->rows, row, crooked && row % 32 ? a->unaligned_l1 : 0);
+    break;
+  case OP_GM_TO_UB:
+    cycles = arch_dma_cycles(a->ub_bus, a->ub_row, e->rows, row, crooked && row % 32 ? a->unaligned_ub : 0);
+    break;
+  case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, e->rows, row, 0); break;
+  default: cycles = (double)(e->rows * e->cols) / a->fix_elems; break;
+  }
+  t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : a->dma_head);
+  t->path = ticks_of(cycles);
+}
+
+/* ---- the price ------------------------------------------------------------------------------------------ */
+
+static double cycles_of(const Clock *k, const Core *c, const Entry *e, const ArchCost *cost) {
+  const ArchTime *t = &k->t;
+  const Inst *i = e->inst;
+  const View *v = e->v;
+  switch (i->op) {
+  case OP_MMAD: return arch_mmad_cycles(t, arg_buf(c, i, 0)->type, v[2].rows, v[2].cols, v[0].cols);
+  case OP_L1_TO_L0A: return t->l0_head + (double)(v[1].count * arg_buf(c, i, 1)->size) / t->l0a_bus;
+  case OP_L1_TO_L0B: return t->l0_head + (double)(v[1].count * arg_buf(c, i, 1)->size) / t->l0b_bus;
+  case OP_L0C_TO_L1: return t->fix_head + (double)v[0].count / t->fix_l1_elems;
+  case OP_L1_FILL: return t->dma_head + (double)(v[1].count * arg_buf(c, i, 1)->size) / t->l1_fill_bus;
+  default: return cost ? vector_cycles(k, c, e, cost) : 1;
+  }
+}
+
+static bool remembered(const PriceMemo *p, const Core *c, Price *out) {
+  for (size_t s = 0; s < TL_COUNT(p->seen); s++) {
+    if (!p->seen[s].valid) return false;
+    bool same = true;
+    for (int x = 0; x < p->n_keys && same; x++) same = p->seen[s].key[x] == c->reg[p->key[x]].i;
+    if (!same) continue;
+    out->ticks = p->seen[s].ticks;
+    return true;
+  }
+  return false;
+}
+
+static void remember(PriceMemo *p, const Core *c, Tick ticks) {
+  int s = p->next++ % (int)TL_COUNT(p->seen);
+  for (int x = 0; x < p->n_keys; x++) p->seen[s].key[x] = c->reg[p->key[x]].i;
+  p->seen[s].ticks = ticks;
+  p->seen[s].valid = true;
+}
+
+bool price_of(Clock *k, Core *c, const Inst *i, Price *out) {
+  PriceMemo *p = &k->memo[i->id];
+  Entry e = {.inst = i};
+  out->is_gm = p->gm_arg >= 0;
+  if (!out->is_gm && p->n_keys >= 0 && remembered(p, c, out)) return out->ticks >= 0;
+  bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
+  if (out->is_gm && runs) {
+    transfer(k, c, &e, p->gm_arg, &out->gm);
+    if (k->opt->copy_only && i->pipe == PIPE_FIX) out->gm.head = 0;
+    return true;
+  }
+  out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
+  if (!out->is_gm && p->n_keys >= 0) remember(p, c, out->ticks);
+  return runs;
+}

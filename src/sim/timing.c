@@ -1,0 +1,553 @@
+/* timing.c - the clock: all cores of the chip run the program without data, and every instruction gets a time.
+ *
+ * Pipe S runs the same bytecode as in a functional run and hands each instruction, with its price, to the queue of its
+ * pipe. A queue of `depth` places lets instruction n in when instruction n - depth has left. A pipe takes its
+ * instructions in order: one begins when S has issued it, the one before has let go of the pipe, and the flags it waits
+ * for are set. `free` is when the pipe takes the next one, `done` when all bytes are there; a flag is set at `done`.
+ *
+ * Blocks go to cores in order, as cores become free. A group of cores runs ahead (advance) until all it can do waits
+ * for a transfer through GM; transfers begin and end in the order of time, with shared bandwidth (memory.c). An event
+ * never makes one before itself, so the result is that of doing everything in order of time.
+ *
+ * For every pipe busy + idle = total: `mark` moves from 0 to the end, and each step goes into one account. */
+#include "timing.h"
+
+#include <string.h>
+
+const char *const sim_idle_name[SIM_IDLE_COUNT] = {"start", "issue", "flag", "cross", "barrier", "queue", "end"};
+_Static_assert((int)IDLE_COUNT == (int)SIM_IDLE_COUNT, "names of all reasons");
+
+/* ---- events --------------------------------------------------------------------------------------------- */
+
+static bool before(const Event *a, const Event *b) {
+  return a->at != b->at ? a->at < b->at : a->what != b->what ? a->what > b->what : a->seq < b->seq;
+}
+
+enum { GROUP_FREE = -1, GROUP_START = -2 }; /* Event.what; else a pipe whose transfer begins */
+
+static void push_event(Clock *k, Tick at, int32_t what, int32_t who) {
+  if (k->n_heap == k->cap_heap) {
+    Event *grown = arena_array(k->arena, Event, (int64_t)k->cap_heap * 2);
+    memcpy(grown, k->heap, sizeof *grown * (size_t)k->n_heap);
+    k->heap = grown;
+    k->cap_heap *= 2;
+  }
+  int32_t i = k->n_heap++;
+  Event e = {at, k->seq++, what, who};
+  for (; i && before(&e, &k->heap[(i - 1) / 2]); i = (i - 1) / 2) k->heap[i] = k->heap[(i - 1) / 2];
+  k->heap[i] = e;
+}
+
+static Event pop_event(Clock *k) {
+  Event top = k->heap[0], e = k->heap[--k->n_heap];
+  int32_t i = 0;
+  for (;;) {
+    int32_t c = 2 * i + 1;
+    if (c >= k->n_heap) break;
+    if (c + 1 < k->n_heap && before(&k->heap[c + 1], &k->heap[c])) c++;
+    if (!before(&k->heap[c], &e)) break;
+    k->heap[i] = k->heap[c];
+    i = c;
+  }
+  k->heap[i] = e;
+  return top;
+}
+
+/* ---- accounts ------------------------------------------------------------------------------------------- */
+
+static void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i) {
+  TimePipe *q = &t->pipe[p];
+  if (until <= q->mark) return;
+  t->idle[p][why] += until - q->mark;
+  if (i) t->clock->inst[i->id].idle[why] += until - q->mark;
+  q->mark = until;
+}
+
+static void busy(TimeCore *t, int p, Tick from, Tick until, const Inst *i, int32_t cause) {
+  Clock *k = t->clock;
+  TimePipe *q = &t->pipe[p];
+  if (from > q->mark) idle(t, p, from, IDLE_ISSUE, i);
+  if (until > q->mark) {
+    t->busy[p] += until - q->mark;
+    if (i) k->inst[i->id].busy += until - q->mark;
+    q->mark = until;
+  }
+  if (!i) return;
+  k->inst[i->id].count++;
+  if (!k->opt->timeline || (int64_t)k->events.len >= k->opt->max_events) return;
+  int32_t number = (int32_t)k->events.len;
+  vec_push(k->arena, &k->events,
+           ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, (int32_t)i->id, from, until, cause < 0 ? q->last : cause}));
+  q->last = number;
+}
+
+/* ---- flags ---------------------------------------------------------------------------------------------- */
+
+static void flag_push(TimeFlag *f, Tick at, int32_t from) {
+  if (f->n == FLAG_RING) return; /* the functional run calls this a fault */
+  int s = (f->head + f->n++) % FLAG_RING;
+  f->at[s] = at;
+  f->from[s] = from;
+}
+
+static Tick flag_pop(TimeFlag *f, int32_t *from) {
+  Tick at = f->at[f->head];
+  *from = f->from[f->head];
+  f->head = (uint8_t)((f->head + 1) % FLAG_RING);
+  f->n--;
+  return at;
+}
+
+static TimeFlag *flag_of(Clock *k, TimeCore *t, const Inst *i, int64_t id) {
+  int n = k->arch.n_flags;
+  return id < 0 || id >= n ? NULL : &t->flag[(i->src * CORE_PIPES + i->dst) * n + id];
+}
+
+static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arch.n_cross_flags; }
+
+static bool partner(const Core *a, const Core *b, int mode) {
+  return (a->vid < 0) == (b->vid < 0) && (mode == 0 || a->slot == b->slot);
+}
+
+static void wake(Clock *k, int32_t group) {
+  push_event(k, k->now, GROUP_START, group);
+}
+
+/* As match_sets of queue.c: the set counts when all partners have set. */
+static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int32_t from) {
+  Machine *m = k->m;
+  if (!cross_ok(k, id)) return;
+  int64_t slot = id * CROSS_MODES + i->mode;
+  bool to_vectors = i->mode == 2 && c->vid < 0;
+  Tick last = at;
+  if (!to_vectors) {
+    flag_push(&c->time->sent[slot], at, from);
+    for (int32_t o = 0; o < m->n_cores; o++)
+      if (partner(c, &m->core[o], i->mode) && !m->core[o].time->sent[slot].n) return;
+    for (int32_t o = 0; o < m->n_cores; o++) {
+      int32_t other;
+      if (!partner(c, &m->core[o], i->mode)) continue;
+      Tick t = flag_pop(&m->core[o].time->sent[slot], &other);
+      if (t > last) last = t, from = other;
+    }
+  }
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    Core *to = &m->core[o];
+    bool takes = to_vectors       ? to->slot == c->slot && to->vid >= 0
+                 : i->mode == 2 ? to->slot == c->slot && to->vid < 0
+                                : partner(c, to, i->mode);
+    if (!takes) continue;
+    flag_push(&to->time->cross[id], last + k->cross_flag, from);
+    if (to->time->group != c->time->group) wake(k, to->time->group);
+  }
+}
+
+/* ---- what a queue does ---------------------------------------------------------------------------------- */
+
+static void leave(TimePipe *q, uint32_t depth, Tick at) { q->left[q->head++ % depth] = at; }
+
+/* A synchronisation statement at the head of a queue. False: it must wait. */
+static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
+  TimeCore *t = c->time;
+  TimePipe *q = &t->pipe[p];
+  const Inst *i = e->inst;
+  Tick at = max_i64(q->free, e->issued);
+  int32_t from = -1;
+  switch (i->op) {
+  case ST_SET_FLAG: {
+    TimeFlag *f = flag_of(k, t, i, e->id);
+    if (f) flag_push(f, max_i64(at, q->done) + k->flag, q->last);
+    break;
+  }
+  case ST_CROSS_SET: cross_set(k, c, i, e->id, max_i64(at, q->done), q->last); break;
+  case ST_WAIT_FLAG:
+  case ST_CROSS_WAIT: {
+    TimeFlag *f = i->op == ST_WAIT_FLAG ? flag_of(k, t, i, e->id) : cross_ok(k, e->id) ? &t->cross[e->id] : NULL;
+    if (f && !f->n) return false;
+    idle(t, p, e->issued, IDLE_ISSUE, i);
+    Tick set = f ? flag_pop(f, &from) : at;
+    if (set > at && from >= 0) q->last = from;
+    at = max_i64(at, set);
+    idle(t, p, at, i->op == ST_WAIT_FLAG ? IDLE_FLAG : IDLE_CROSS, i);
+    break;
+  }
+  default: at = max_i64(at, q->done); /* barrier of the pipe */
+  }
+  q->free = at;
+  k->inst[i->id].count++;
+  return true;
+}
+
+static bool run_pipe(Clock *k, Core *c, int p) {
+  TimeCore *t = c->time;
+  TimePipe *q = &t->pipe[p];
+  uint32_t depth = (uint32_t)k->arch.queue_depth;
+  bool moved = false;
+  while (q->head != q->tail && !q->in_flight) {
+    TimeEntry *e = &q->ring[q->head % depth];
+    if (e->inst->op >= OP_COUNT) {
+      if (!queue_sync(k, c, p, e)) return moved;
+      leave(q, depth, q->free);
+    } else {
+      Tick at = max_i64(q->free, e->issued);
+      if (e->price.is_gm) {
+        q->in_flight = true;
+        q->began = at;
+        q->free = at + e->price.gm.head;
+        push_event(k, q->free, p, c->index);
+        return true;
+      }
+      q->free = at + e->price.ticks;
+      q->done = max_i64(q->done, q->free);
+      busy(t, p, at, q->free, e->inst, -1);
+      leave(q, depth, at);
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+/* ---- S -------------------------------------------------------------------------------------------------- */
+
+static bool drained(const TimeCore *t) {
+  for (int p = 1; p < CORE_PIPES; p++)
+    if (t->pipe[p].head != t->pipe[p].tail) return false;
+  return true;
+}
+
+static Tick all_done(const TimeCore *t) {
+  Tick at = 0;
+  for (int p = 0; p < CORE_PIPES; p++) at = max_i64(at, max_i64(t->pipe[p].done, t->pipe[p].free));
+  return at;
+}
+
+/* S has worked since the instruction before: pay for it. */
+static void pay_steps(Clock *k, Core *c) {
+  TimeCore *t = c->time;
+  TimePipe *s = &t->pipe[PIPE_S];
+  Tick until = s->free + (c->steps - t->steps) * k->scalar_op;
+  t->steps = c->steps;
+  busy(t, PIPE_S, s->free, until, NULL, -1);
+  s->free = s->done = until;
+}
+
+void clock_element(Core *c, const SimBuf *b) {
+  Clock *k = c->time->clock;
+  TimePipe *s = &c->time->pipe[PIPE_S];
+  Tick until = s->free + (b->space == SPACE_GM ? k->scalar_gm : k->scalar_mem);
+  busy(c->time, PIPE_S, s->free, until, NULL, -1);
+  s->free = s->done = until;
+}
+
+static void arrive_all(Clock *k, Core *c, Tick at) {
+  Machine *m = k->m;
+  Tick last = at;
+  c->all = 1;
+  c->time->blocked = at;
+  for (int32_t o = 0; o < m->n_cores; o++)
+    if (m->core[o].prog->sync_all && !m->core[o].all) return;
+  for (int32_t o = 0; o < m->n_cores; o++)
+    if (m->core[o].prog->sync_all) last = max_i64(last, m->core[o].time->blocked);
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    if (!m->core[o].prog->sync_all) continue;
+    m->core[o].all = 2;
+    m->core[o].time->blocked = last + k->sync_all;
+    wake(k, m->core[o].time->group);
+  }
+}
+
+/* A synchronisation statement of S itself. False: it must wait. */
+static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
+  TimeCore *t = c->time;
+  TimePipe *s = &t->pipe[PIPE_S];
+  Tick at = s->free;
+  int32_t from = -1;
+  Idle why = IDLE_FLAG;
+  switch (i->op) {
+  case ST_SET_FLAG: {
+    TimeFlag *f = flag_of(k, t, i, id);
+    if (f) flag_push(f, at + k->flag, s->last);
+    break;
+  }
+  case ST_WAIT_FLAG:
+  case ST_CROSS_WAIT: {
+    TimeFlag *f = i->op == ST_WAIT_FLAG ? flag_of(k, t, i, id) : cross_ok(k, id) ? &t->cross[id] : NULL;
+    if (f && !f->n) return false;
+    if (f) at = max_i64(at, flag_pop(f, &from));
+    if (i->op == ST_CROSS_WAIT) why = IDLE_CROSS;
+    break;
+  }
+  case ST_CROSS_SET: cross_set(k, c, i, id, at, s->last); break;
+  case ST_SYNC_ALL:
+    why = IDLE_CROSS;
+    if (!c->all) {
+      if (!drained(t)) return false;
+      arrive_all(k, c, max_i64(at, all_done(t)));
+    }
+    if (c->all != 2) return false;
+    c->all = 0;
+    at = max_i64(at, t->blocked);
+    break;
+  default:
+    if (!drained(t)) return false;
+    at = max_i64(at, all_done(t));
+    why = IDLE_BARRIER;
+  }
+  idle(t, PIPE_S, at, why, i);
+  s->free = s->done = at;
+  k->inst[i->id].count++;
+  return true;
+}
+
+bool clock_issue(Core *c, const Inst *i) {
+  TimeCore *t = c->time;
+  Clock *k = t->clock;
+  TimePipe *s = &t->pipe[PIPE_S];
+  pay_steps(k, c);
+  int64_t id = i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
+  c->at = i;
+  if (i->pipe == PIPE_S) {
+    c->state = S_SYNC;
+    if (!s_sync_time(k, c, i, id)) return false;
+    c->state = S_RUN;
+    k->issued++;
+    return true;
+  }
+  TimePipe *q = &t->pipe[i->pipe];
+  uint32_t depth = (uint32_t)k->arch.queue_depth;
+  c->state = S_QUEUE;
+  if (q->tail - q->head == depth) return false;
+  c->state = S_RUN;
+  TimeEntry *e = &q->ring[q->tail % depth];
+  e->inst = i;
+  e->id = id;
+  bool sync = i->op >= OP_COUNT;
+  if (!sync && !price_of(k, c, i, &e->price)) return true;
+  Tick room = q->left[q->tail % depth];
+  if (room > s->free) {
+    idle(t, PIPE_S, room, IDLE_QUEUE, i);
+    s->free = room;
+  }
+  Tick issued = s->free + (sync && k->opt->free_flags ? 0 : k->issue);
+  busy(t, PIPE_S, s->free, issued, NULL, -1);
+  s->free = s->done = issued;
+  e->issued = issued;
+  q->tail++;
+  k->issued++;
+  return true;
+}
+
+static bool s_may_go(const Clock *k, const Core *c) {
+  const TimeCore *t = c->time;
+  if (c->state == S_DONE) return false;
+  if (c->state == S_QUEUE) {
+    const TimePipe *q = &t->pipe[c->at->pipe];
+    return q->tail - q->head < (uint32_t)k->arch.queue_depth;
+  }
+  return true;
+}
+
+/* ---- groups and blocks ---------------------------------------------------------------------------------- */
+
+static void advance(Clock *k, Group *g) {
+  bool moved = g->running;
+  while (moved) {
+    moved = false;
+    for (int32_t n = 0; n < g->n; n++) {
+      Core *c = &k->m->core[g->first + n];
+      if (s_may_go(k, c)) moved |= run_s(c, false);
+      for (int p = 1; p < CORE_PIPES; p++)
+        if (c->time->pipe[p].head != c->time->pipe[p].tail) moved |= run_pipe(k, c, p);
+    }
+  }
+  Tick end = 0;
+  for (int32_t n = 0; n < g->n; n++) {
+    Core *c = &k->m->core[g->first + n];
+    if (!g->running || c->state != S_DONE || !drained(c->time)) return;
+    pay_steps(k, c);
+    end = max_i64(end, all_done(c->time));
+  }
+  g->running = false;
+  push_event(k, end, GROUP_FREE, (int32_t)(g - k->group));
+}
+
+static void start_block(Clock *k, Group *g, Tick at) {
+  g->block = k->next_block++;
+  g->running = true;
+  k->m->budget = INT64_C(1) << 40;
+  k->m->spin = SPIN;
+  for (int32_t n = 0; n < g->n; n++) {
+    Core *c = &k->m->core[g->first + n];
+    TimeCore *t = c->time;
+    core_begin(c, g->block);
+    c->steps = t->steps = 0;
+    if (!t->blocks++) t->start = at;
+    memset(t->flag, 0, sizeof *t->flag * (size_t)(CORE_PIPES * CORE_PIPES * k->arch.n_flags));
+    memset(t->cross, 0, sizeof *t->cross * (size_t)(k->arch.n_cross_flags * (1 + CROSS_MODES)));
+    for (int p = 0; p < CORE_PIPES; p++) {
+      TimePipe *q = &t->pipe[p];
+      idle(t, p, at, IDLE_START, NULL);
+      q->free = q->done = at;
+      q->head = q->tail = 0;
+      for (int32_t x = 0; q->left && x < k->arch.queue_depth; x++) q->left[x] = 0;
+    }
+  }
+}
+
+/* The next block for a group that is free at k->now. */
+static void next_block(Clock *k, int32_t number) {
+  Group *g = &k->group[number];
+  for (int32_t n = 0; n < g->n; n++) k->core[g->first + n].end = k->now;
+  k->end = max_i64(k->end, k->now);
+  if (k->next_block >= k->sim->blocks) return;
+  k->dispatcher = max_i64(k->dispatcher, k->now) + k->dispatch;
+  start_block(k, g, k->dispatcher + k->block_gap);
+  push_event(k, k->dispatcher + k->block_gap, GROUP_START, number);
+}
+
+/* ---- transfers ------------------------------------------------------------------------------------------ */
+
+static void transfer_ends(Clock *k, int32_t number) {
+  Core *c = &k->m->core[number / CORE_PIPES];
+  int p = number % CORE_PIPES;
+  TimeCore *t = c->time;
+  TimePipe *q = &t->pipe[p];
+  const Flow *f = &k->mem.flow[number];
+  uint32_t depth = (uint32_t)k->arch.queue_depth;
+  const TimeEntry *e = &q->ring[q->head % depth];
+  InstTime *it = &k->inst[e->inst->id];
+  const Transfer *x = &e->price.gm;
+  int64_t bytes = x->run * x->rows;
+  q->free = k->now;
+  Tick complete = k->now + f->latency;
+  q->done = max_i64(q->done, complete);
+  it->gm_bytes += bytes;
+  if (x->write) k->m->gm_write += bytes;
+  else k->m->gm_read += bytes;
+  it->slowed += max_i64(k->now - q->began - x->head - x->path, 0);
+  q->in_flight = false;
+  busy(t, p, q->began, complete, e->inst, -1);
+  leave(q, depth, q->began);
+}
+
+static void handle(Clock *k, Event e) {
+  k->now = e.at;
+  if (e.what == GROUP_FREE) {
+    next_block(k, e.who);
+  } else if (e.what == GROUP_START) {
+    advance(k, &k->group[e.who]);
+  } else {
+    Core *c = &k->m->core[e.who];
+    const TimePipe *q = &c->time->pipe[e.what];
+    memory_begin(k, e.who * CORE_PIPES + e.what, &q->ring[q->head % (uint32_t)k->arch.queue_depth].price.gm, e.at);
+  }
+}
+
+/* ---- a run ---------------------------------------------------------------------------------------------- */
+
+static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t group, int32_t vid) {
+  Machine *m = k->m;
+  Core *c = &m->core[index];
+  TimeCore *t = &k->core[index];
+  *c = (Core){.m = m, .prog = prog, .index = index, .slot = group, .vid = vid, .time = t, .state = S_DONE};
+  c->reg = arena_array(k->arena, Reg, prog->n_reg);
+  *t = (TimeCore){.clock = k, .group = group};
+  t->flag = arena_array(k->arena, TimeFlag, CORE_PIPES * CORE_PIPES * k->arch.n_flags);
+  t->cross = arena_array(k->arena, TimeFlag, k->arch.n_cross_flags * (1 + CROSS_MODES));
+  t->sent = t->cross + k->arch.n_cross_flags;
+  for (int p = 0; p < CORE_PIPES; p++) {
+    t->pipe[p].last = -1;
+    if (p == PIPE_S || (pipe_info[p].side != 'b' && pipe_info[p].side != prog->side)) continue;
+    t->pipe[p].ring = arena_array(k->arena, TimeEntry, k->arch.queue_depth);
+    t->pipe[p].left = arena_array(k->arena, Tick, k->arch.queue_depth);
+  }
+}
+
+static void set_up(Clock *k) {
+  Sim *s = k->sim;
+  int32_t vectors = s->prog[1].code ? s->cores_per_block - (s->prog[0].code != NULL) : 0;
+  k->m->n_cores = k->n_groups * s->cores_per_block;
+  k->m->core = arena_array(k->arena, Core, k->m->n_cores);
+  k->core = arena_array(k->arena, TimeCore, k->m->n_cores);
+  k->group = arena_array(k->arena, Group, k->n_groups);
+  int32_t n = 0;
+  for (int32_t g = 0; g < k->n_groups; g++) {
+    k->group[g] = (Group){.first = n, .n = s->cores_per_block};
+    if (s->prog[0].code) core_set_up(k, n++, &s->prog[0], g, -1);
+    for (int32_t v = 0; v < vectors; v++) core_set_up(k, n++, &s->prog[1], g, v);
+  }
+  bool none = k->opt->free_flags;
+  k->flag = none ? 0 : ticks_of(k->t.flag);
+  k->cross_flag = none ? 0 : ticks_of(k->t.cross_flag);
+  k->sync_all = none ? 0 : ticks_of(k->t.sync_all);
+  k->issue = ticks_of(k->t.issue);
+  k->scalar_op = ticks_of(k->t.scalar_op);
+  k->scalar_mem = ticks_of(k->t.scalar_mem);
+  k->scalar_gm = ticks_of(k->t.scalar_gm);
+  k->dispatch = ticks_of_ns(k, k->t.dispatch_ns);
+  k->block_gap = ticks_of_ns(k, k->t.block_ns);
+  k->launch = ticks_of_ns(k, k->t.launch_ns);
+  k->finish = ticks_of_ns(k, k->t.finish_ns);
+  k->cap_heap = 256;
+  k->heap = arena_array(k->arena, Event, k->cap_heap);
+  memory_init(k);
+  price_init(k);
+}
+
+/* Nothing under way and a block not at its end: what its pipes wait in. */
+static void report_stuck(Clock *k) {
+  Text t;
+  text_init(&t, k->arena);
+  Core *first = NULL;
+  const IrStmt *at = NULL;
+  int n = 0;
+  for (int32_t o = 0; o < k->m->n_cores; o++) {
+    Core *c = &k->m->core[o];
+    if (!k->group[c->slot].running) continue;
+    for (int x = 1; x <= CORE_PIPES; x++) { /* S last: it mostly waits for the others */
+      int p = x % CORE_PIPES;
+      const TimePipe *q = &c->time->pipe[p];
+      if (p ? q->head == q->tail : c->state == S_DONE) continue;
+      const IrStmt *s = p ? q->ring[q->head % (uint32_t)k->arch.queue_depth].inst->stmt : c->at->stmt;
+      if (!first) first = c, at = s;
+      if (n++ < 12)
+        text_printf(&t, "\n  %s, pipe %s, %s: `%s` waits", where(k->arena, c), pipe_info[p].name,
+                    ir_loc_str(k->arena, k->sim->k->module, s->loc), inst_text(k->arena, c, s));
+    }
+  }
+  if (!first) return;
+  Fault *f = fault(first, DIAG_SIM_DEADLOCK, at, NULL, "nothing can move any more; waiting:%s%s", text_str(&t),
+                   n > 12 ? arena_printf(k->arena, "\n  and %d more", n - 12) : "");
+  if (f)
+    fault_fix(first, f, "every wait_flag needs its set_flag on every path, and no two pipes may wait for each other");
+}
+
+void clock_run(Clock *k) {
+  set_up(k);
+  k->now = k->dispatcher = k->launch - k->block_gap;
+  for (int32_t g = 0; g < k->n_groups; g++) next_block(k, g);
+  for (;;) {
+    int channel;
+    Tick next = memory_next(&k->mem, &channel);
+    if (k->n_heap && k->heap[0].at < next) {
+      handle(k, pop_event(k));
+    } else if (next < NEVER) {
+      int32_t number;
+      k->now = next;
+      if (!memory_step(k, channel, &number)) continue;
+      transfer_ends(k, number);
+      advance(k, &k->group[k->core[number / CORE_PIPES].group]);
+    } else {
+      break;
+    }
+    if (k->m->block_faults >= k->sim->max_faults) return;
+  }
+  for (int32_t g = 0; g < k->n_groups; g++)
+    if (k->group[g].running) {
+      report_stuck(k);
+      return;
+    }
+  k->end += k->finish;
+  for (int32_t n = 0; n < k->m->n_cores; n++)
+    for (int p = 0; p < CORE_PIPES; p++) idle(&k->core[n], p, k->end, IDLE_END, NULL);
+}

@@ -1,0 +1,169 @@
+/* timing.h - what the files of the clock share; nobody outside src/sim includes it.
+ *
+ *   Clock            one timed run: all cores of the chip at once, no data                                    timing.c
+ *   ├ Group          the cores that run one block: one cube core, one or two vector cores, or all three
+ *   │ └ TimeCore     a core with times: in-order queues, flags that carry the time of their set
+ *   ├ Price          what an instruction costs, as numbers                                                    price.c
+ *   └ Memory         HBM and L2: hits by address, bandwidth shared by the transfers under way                 memory.c
+ *
+ * A Tick is 1/256 of a core cycle. Within a group nothing needs an event queue: the time of everything follows from the
+ * program by taking maxima, so the group runs ahead until it waits for a transfer through GM. Only those transfers
+ * compete with each other, and only they are events. */
+#ifndef TL_SIM_TIMING_H
+#define TL_SIM_TIMING_H
+
+#include "machine.h"
+
+typedef int64_t Tick;
+enum { TICKS = 256, RATE_BITS = 20, NEVER_BITS = 62, FLAG_RING = 16, SECTOR = 128, LINE = 512 };
+#define NEVER ((Tick)1 << NEVER_BITS)
+
+/* A transfer between GM and a core, or the rest of one. */
+typedef struct {
+  int32_t buf;
+  bool write;
+  int64_t at, run, rows, pitch; /* bytes of the tensor: `rows` runs of `run`, `pitch` apart */
+  Tick head, path;              /* before it moves; to move it, alone on the chip with all bytes in L2 */
+} Transfer;
+
+typedef struct { Tick ticks; Transfer gm; bool is_gm; } Price;
+
+/* ---- memory.c ------------------------------------------------------------------------------------------- */
+
+typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
+
+typedef struct {
+  bool active;
+  Via via;
+  int64_t work;        /* bytes left on this way, << RATE_BITS */
+  int64_t cap, rate;   /* bytes a tick, << RATE_BITS: the most its path takes; what it gets */
+  int64_t next_work;   /* bytes to come on VIA_L2 afterwards */
+  Tick since, latency;
+  int32_t buf;
+  int64_t first_line;  /* who reads the same at the same time */
+} Flow;
+
+typedef struct {
+  int64_t total;       /* bytes a tick, << RATE_BITS */
+  int32_t *flow, n;    /* under way, by number */
+  Tick next;           /* when the first of them ends */
+  int32_t first;
+} Channel;
+
+typedef struct { uint32_t stamp; int64_t bytes; } Dirty;
+
+typedef struct {
+  Flow *flow;
+  int32_t n_flows;
+  Channel channel[VIA_COUNT];
+  uint32_t **line;     /* by buffer: state of each 512-byte line */
+  uint32_t capacity;   /* in units of LINES_A_STAMP lines */
+  int64_t filled;      /* lines brought in so far */
+  Dirty *dirty;        /* ring of written ranges, oldest first */
+  uint32_t dirty_head, dirty_tail, dirty_cap;
+  int64_t hit_bytes, miss_bytes, write_back;
+  Tick hbm_latency, l2_latency;
+  bool all_hit, free; /* what-if: every read hits; transfers take no time */
+} Memory;
+
+struct Clock;
+void memory_init(struct Clock *k);
+/* Flow f begins at `now`. */
+void memory_begin(struct Clock *k, int32_t f, const Transfer *t, Tick now);
+Tick memory_next(const Memory *m, int *channel); /* NEVER: nothing is under way */
+/* The flow that ends next on that channel has moved everything of this way. True: it is done; false: L2 comes next. */
+bool memory_step(struct Clock *k, int channel, int32_t *flow);
+
+/* ---- price.c -------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  int16_t gm_arg;    /* the operand in GM, or -1 */
+  int8_t n_keys;     /* registers its price depends on; -1: too many to remember */
+  int32_t key[8];
+  const ArchCost *cost;
+  struct { int64_t key[8]; Tick ticks; bool valid; } seen[4];
+  uint8_t next;
+} PriceMemo;
+
+void price_init(struct Clock *k);
+/* False: the instruction does nothing, or is illegal (reported). */
+bool price_of(struct Clock *k, Core *c, const Inst *i, Price *out);
+
+/* ---- cores with times ----------------------------------------------------------------------------------- */
+
+typedef enum { IDLE_START, IDLE_ISSUE, IDLE_FLAG, IDLE_CROSS, IDLE_BARRIER, IDLE_QUEUE, IDLE_END, IDLE_COUNT } Idle;
+
+typedef struct {
+  const Inst *inst;
+  Tick issued;
+  int64_t id;
+  Price price;
+} TimeEntry;
+
+typedef struct {
+  TimeEntry *ring;
+  Tick *left;          /* by place in the ring: when the instruction before left it */
+  uint32_t head, tail;
+  Tick free;           /* the next instruction may begin */
+  Tick done;           /* everything so far is complete */
+  Tick mark;           /* time is accounted for up to here */
+  bool in_flight;      /* its head moves through GM */
+  int32_t last;        /* index of its last event of the timeline, -1 */
+  Tick began;          /* of the transfer in flight */
+} TimePipe;
+
+typedef struct { Tick at[FLAG_RING]; int32_t from[FLAG_RING]; uint8_t head, n; } TimeFlag;
+
+typedef struct TimeCore {
+  struct Clock *clock;
+  int32_t group;
+  TimePipe pipe[CORE_PIPES]; /* of S: free, done, mark, last only */
+  TimeFlag *flag;            /* [src][dst][id] */
+  TimeFlag *cross, *sent;    /* as in Core */
+  Tick blocked;              /* S: since when it waits; -1: it does not */
+  int64_t steps;             /* operations of S that are paid for */
+  int64_t busy[CORE_PIPES], idle[CORE_PIPES][IDLE_COUNT], blocks;
+  Tick start, end;
+} TimeCore;
+
+typedef struct { int32_t first, n; int64_t block; bool running; } Group;
+
+typedef struct { Tick at; uint32_t seq; int32_t what, who; } Event; /* what: a pipe's transfer, or GROUP_* */
+
+typedef struct {
+  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes;
+} InstTime; /* slowed: part of busy in which it waited for bandwidth */
+
+typedef struct Clock {
+  Sim *sim;
+  Machine *m;
+  Arena *arena;
+  Arch arch;
+  ArchTime t;
+  const SimTimeOptions *opt;
+  Memory mem;
+  PriceMemo *memo;     /* by instruction id */
+  InstTime *inst;      /* by instruction id, pipes with a queue and S */
+  int32_t *number;     /* by instruction id: its place in the result */
+  TimeCore *core;      /* as m->core */
+  Group *group;
+  int32_t n_groups;
+  Event *heap;
+  int32_t n_heap, cap_heap;
+  uint32_t seq;
+  int64_t next_block;
+  Tick dispatcher, now, end;
+  int64_t issued;      /* instructions, synchronisation included */
+  Vec(SimTimeEvent) events;
+  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, dispatch, block_gap, launch, finish;
+} Clock;
+
+static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }
+static inline Tick ticks_of_ns(const Clock *k, double ns) { return (Tick)(ns * 1e-3 * k->arch.mhz * TICKS + 0.5); }
+
+bool clock_issue(Core *c, const Inst *i); /* S reaches an instruction; false: it must wait */
+void clock_element(Core *c, const SimBuf *b); /* S reads or writes one element */
+/* Runs the whole launch. The machine's faults say whether it went well. */
+void clock_run(Clock *k);
+
+#endif
