@@ -11,19 +11,25 @@ typedef struct {
   int32_t align; /* start of a buffer, bytes */
 } ArchSpace;
 
-/* What things cost: times of <family>_time.def. Cycles are those of the core clock. */
+/* What things cost: the times of <family>_time.def. Cycles are those of the core clock. */
 typedef struct {
-  /* the launch: before the first core starts; after the last one ends; from one block start to the next over the chip;
-   * from the end of a block on a core to the next one there */
-  double launch_ns, finish_ns, dispatch_ns, block_ns;
-  /* shared by all cores. hot: cores that read the same 512 bytes at the same time share this much */
-  double hbm_gbps, l2_gbps, hot_gbps;
+  /* the launch: before the first core starts; from one start to the next over the chip; from the end of a block on a
+   * core to the start of the next one there */
+  double launch_ns, dispatch_ns, block_ns;
+  double hbm_gbps, l2_gbps;       /* all cores together */
+  double hot_lines;               /* lines of 512 bytes a cycle to all cores that read the same tile at the same time */
   double hbm_latency, l2_latency; /* from the end of a DMA's transfer until its bytes count as there */
-  /* DMA of one core: dma_head an instruction, then a row of n bytes takes row + n / bus; unaligned_*: a share more */
-  double dma_head, ub_bus, ub_row, l1_bus, l1_row, out_bus, out_row, unaligned_ub, unaligned_l1;
-  double mmad_head, mmad_f32;     /* cycles an mmad; cycles of a 16x16x8 fractal of f32 (one of 16 bits takes 1) */
-  double l0a_bus, l0b_bus, l0_head, fix_elems, fix_l1_elems, fix_head, l1_fill_bus;
-  double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S */
+  double fetch_unaligned;         /* bytes that a piece of a line costs when it is not whole sectors of 128 bytes */
+  /* DMA of one core: dma_head an instruction, then each row of n bytes takes max(row, n / bus) cycles; bytes that are
+   * not in L2 come at max(miss_row, n / miss_bus) */
+  double dma_head, ub_bus, ub_row, l1_bus, l1_row, out_bus, out_row, miss_bus, miss_row;
+  /* an mmad: head, then a cycle for 16x16x16 of 16 bits or 16x16x32 of 8, mmad_f32 for 16x16x8 of 32; its result counts
+   * as there mmad_tail later, during which the next one may run */
+  double mmad_head, mmad_tail, mmad_f32;
+  double l0_head, l0a_bus, l0b_bus;
+  double fix_head, fix_bus, fix_l1_elems; /* to GM: bytes a cycle; to L1: elements a cycle */
+  double l1_fill_bus;
+  double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S: an instruction, an operation, an element of UB, of GM */
   double flag, cross_flag, sync_all;
   double bank_read, bank_write;   /* UB: cycles more a repeat */
 } ArchTime;
@@ -66,7 +72,7 @@ const char *arch_time_name(int i); /* i = 0.., NULL past the end */
 /* Cycles of one instruction on its pipe, nothing else in the way. */
 double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k);
 double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double more_per_repeat);
-double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes, double more);
+double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes);
 
 /* Can pipe V of this chip convert src to dst in one instruction? */
 bool arch_can_cast(const Arch *a, DType dst, DType src);

@@ -79,6 +79,7 @@ double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double m
   return c->head + (double)repeats * ((size > 2 ? c->per32 : c->per16) + more_per_repeat);
 }
 
-double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes, double more) {
-  return (double)rows * (row_cycles + (double)row_bytes / bus) * (1 + more);
+double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes) {
+  double n = (double)row_bytes / bus;
+  return (double)rows * (n > row_cycles ? n : row_cycles);
 }

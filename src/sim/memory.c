@@ -31,6 +31,8 @@ void memory_init(Clock *k) {
   m->channel[VIA_L2].total = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
   m->hbm_latency = ticks_of(k->t.hbm_latency);
   m->l2_latency = ticks_of(k->t.l2_latency);
+  m->unaligned = (int64_t)k->t.fetch_unaligned;
+  m->hot = (int64_t)(k->t.hot_lines / TICKS * (double)(1 << RATE_BITS));
   m->all_hit = o->l2 == L2_ALL_HIT;
   m->free = o->compute_only;
   m->capacity = (uint32_t)(k->arch.l2_bytes / LINE / LINES_A_STAMP);
@@ -84,14 +86,15 @@ static int64_t write_back(Memory *m) {
   return bytes;
 }
 
-/* Sectors of the range that are not there, in bytes; now they are. */
-static int64_t missing(Memory *m, uint32_t *line, int64_t at, int64_t len, bool write, int64_t *touched,
-                       int64_t *dirtied) {
-  int64_t first = at / LINE, last = (at + len - 1) / LINE, miss = 0;
+typedef struct { int64_t touched, missing, dirtied, lines; } Touched; /* bytes, and lines asked for */
+
+/* One run of bytes: what of it is not there; now it is. */
+static void touch_run(Memory *m, uint32_t *line, int64_t at, int64_t len, bool write, Touched *out) {
+  int64_t first = at / LINE, last = (at + len - 1) / LINE;
   uint32_t now = stamp_now(m);
   for (int64_t i = first; i <= last; i++) {
-    uint32_t lo = i == first ? (uint32_t)(at % LINE / SECTOR) : 0,
-             hi = i == last ? (uint32_t)((at + len - 1) % LINE / SECTOR) : 3;
+    int64_t from = i == first ? at % LINE : 0, to = i == last ? (at + len - 1) % LINE + 1 : LINE;
+    uint32_t lo = (uint32_t)(from / SECTOR), hi = (uint32_t)((to - 1) / SECTOR);
     uint32_t want = SECTORS >> (3 - hi) & SECTORS << lo, w = line[i];
     bool there = w >> STAMP_SHIFT && ((now - (w >> STAMP_SHIFT)) << STAMP_SHIFT >> STAMP_SHIFT) < m->capacity;
     if (!there) {
@@ -99,12 +102,17 @@ static int64_t missing(Memory *m, uint32_t *line, int64_t at, int64_t len, bool 
       m->filled++;
       now = stamp_now(m);
     }
-    *touched += __builtin_popcount(want) * SECTOR;
-    miss += __builtin_popcount(want & ~w) * SECTOR;
-    if (write && !(w & WRITTEN)) *dirtied += __builtin_popcount(want) * SECTOR;
+    int64_t bytes = __builtin_popcount(want) * SECTOR, miss = __builtin_popcount(want & ~w) * SECTOR;
+    if ((from % SECTOR || to % SECTOR) && m->unaligned > SECTOR) { /* fetched whole, unless the whole line is there */
+      bytes = max_i64(bytes, m->unaligned);
+      if ((w & SECTORS) != SECTORS) miss = bytes;
+    }
+    out->touched += bytes;
+    out->missing += miss;
+    if (write && !(w & WRITTEN)) out->dirtied += bytes;
     line[i] = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | want | (write ? WRITTEN : 0);
   }
-  return miss;
+  out->lines += last - first + 1;
 }
 
 /* ---- sharing -------------------------------------------------------------------------------------------- */
@@ -154,30 +162,81 @@ static void join(Memory *m, int32_t number, Tick now) {
   share(m, f->via, now);
 }
 
+/* Flow f and all others that read the same place now: they share what a line gives, and nobody is done before the
+ * first of them, which brings it from HBM. */
+static void share_place(Memory *m, int32_t number, Tick now) {
+  Flow *f = &m->flow[number];
+  int32_t n = 0, same[2][8 * 64];
+  int32_t found[2] = {0, 0};
+  for (int via = 0; via < VIA_COUNT; via++)
+    for (int32_t i = 0; i < m->channel[via].n && found[via] < (int32_t)TL_COUNT(same[0]); i++) {
+      int32_t o = m->channel[via].flow[i];
+      const Flow *x = &m->flow[o];
+      if (x->buf != f->buf || x->at != f->at || x->write) continue;
+      same[via][found[via]++] = o;
+      n++;
+      if (via == VIA_HBM && o != number && f->behind < 0) {
+        f->behind = o;
+        m->flow[o].followers++;
+      }
+    }
+  if (n < 2) return;
+  for (int via = 0; via < VIA_COUNT; via++) {
+    bool changed = false;
+    for (int32_t i = 0; i < found[via]; i++) {
+      Flow *o = &m->flow[same[via][i]];
+      int64_t most = max_i64(m->hot / n * o->bytes / max_i64(o->lines, 1), 1);
+      most = min_i64(most, min_i64(o->path_cap, o->alone_cap * n)); /* n cores ask HBM for it together */
+      changed |= most != o->cap;
+      o->cap = most;
+    }
+    if (changed) share(m, via, now);
+  }
+}
+
+/* Flow f has brought its bytes from HBM: who waited for them is done. */
+static void release(Memory *m, int32_t number, Tick now) {
+  for (int32_t i = 0; i < m->n_flows && m->flow[number].followers; i++) {
+    Flow *o = &m->flow[i];
+    if (!o->active || o->behind != number) continue;
+    o->behind = -1;
+    m->flow[number].followers--;
+    if (!o->waits) continue;
+    o->waits = false;
+    o->via = VIA_L2;
+    o->work = 0;
+    join(m, i, now);
+  }
+}
+
 void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   Memory *m = &k->mem;
   Flow *f = &m->flow[number];
-  int64_t touched = 0, dirtied = 0, miss = 0, bytes = t->run * t->rows;
+  Touched x = {0};
   for (int64_t r = 0; r < t->rows; r++)
-    miss += missing(m, m->line[t->buf], t->at + r * t->pitch, t->run, t->write, &touched, &dirtied);
-  if (dirtied) note_dirty(k, dirtied);
-  int64_t back = write_back(m);
-  if (m->all_hit) miss = back = 0;
+    touch_run(m, m->line[t->buf], t->at + r * t->pitch, t->run, t->write, &x);
+  if (x.dirtied) note_dirty(k, x.dirtied);
+  int64_t back = write_back(m), miss = x.missing;
+  if (m->all_hit || t->write) miss = 0; /* a write needs nothing from HBM */
+  if (m->all_hit) back = 0;
   if (!t->write) {
     m->miss_bytes += miss;
-    m->hit_bytes += touched - miss;
-  } else {
-    miss = 0; /* a write needs nothing from HBM */
+    m->hit_bytes += x.touched - miss;
   }
-  *f = (Flow){.active = true, .buf = t->buf, .first_line = t->at / LINE};
-  f->cap = t->path > 0 && !m->free ? max_i64((bytes << RATE_BITS) / t->path, 1) : INT64_C(1) << 50;
-  int64_t hbm = miss + back, l2 = touched > 0 ? bytes * (touched - miss) / touched : 0;
+  *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines, .bytes = x.touched,
+              .behind = -1};
+  int64_t hbm = miss + back, l2 = x.touched - miss;
+  Tick path = x.touched ? (t->path * l2 + t->miss * miss) / x.touched : t->path;
+  int64_t all = max_i64(x.touched, hbm) << RATE_BITS;
+  f->path_cap = t->path > 0 && !m->free ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
+  f->cap = f->alone_cap = path > 0 && !m->free ? max_i64(all / path, 1) : INT64_C(1) << 50;
   f->via = hbm > 0 ? VIA_HBM : VIA_L2;
   f->work = (hbm > 0 ? hbm : l2) << RATE_BITS;
   f->next_work = hbm > 0 ? l2 : 0;
   f->latency = m->free ? 0 : miss > 0 ? m->hbm_latency : m->l2_latency;
   if (m->free) f->work = f->next_work = 0;
   join(m, number, now);
+  if (!t->write && !m->free) share_place(m, number, now);
 }
 
 Tick memory_next(const Memory *m, int *channel) {
@@ -194,11 +253,16 @@ bool memory_step(Clock *k, int channel, int32_t *number) {
   memmove(&c->flow[c->first], &c->flow[c->first + 1], sizeof *c->flow * (size_t)(c->n - c->first - 1));
   c->n--;
   share(m, channel, now);
+  if (channel == VIA_HBM && f->followers) release(m, *number, now);
   if (f->next_work > 0) {
     f->via = VIA_L2;
     f->work = f->next_work << RATE_BITS;
     f->next_work = 0;
     join(m, *number, now);
+    return false;
+  }
+  if (f->behind >= 0) {
+    f->waits = true;
     return false;
   }
   f->active = false;

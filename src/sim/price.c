@@ -58,32 +58,50 @@ void price_init(Clock *k) {
 
 /* ---- vector instructions -------------------------------------------------------------------------------- */
 
-/* UB of A2: 16 bank groups of 32 bytes, so 512 bytes go once around; a repeat of 256 bytes meets half of them. Two
- * inputs that meet in a group take two cycles; an output that meets an input in another bank waits for it. */
-static double bank_conflicts(const Clock *k, const Core *c, const Entry *e) {
+/* What an operand touches in repeat r: `n` blocks of 32 bytes from block `at` of UB. */
+typedef struct { int64_t at, n, step; } Blocks; /* step: blocks from repeat to repeat */
+
+static Blocks blocks_of(const Core *c, const Entry *e, int a, int64_t rows) {
+  const SimBuf *b = arg_buf(c, e->inst, a);
+  const View *v = &e->v[a];
+  int64_t bytes = v->count * b->size;
+  Blocks k = {(b->addr + v->off) / 32, 8, 8};
+  if (rows > 1 && !view_flat(v)) k.step = e->pitch[a] / 32;
+  if (rows > 1) k.n = min_i64(ceil_div(bytes / max_i64(rows, 1), 32), 8);
+  else if (bytes < 256) k.n = ceil_div(bytes, 32);
+  if (e->block[a]) k.n = 1;
+  return k;
+}
+
+static bool share_group(int64_t a, int64_t an, int64_t b, int64_t bn) {
+  int64_t apart = (b - a) & 15;
+  return apart < an || 16 - apart < bn;
+}
+
+/* UB of A2: 16 groups of 32-byte blocks, each with three banks of 64 KiB of addresses. Two reads in one group take
+ * two cycles. A write and a read in one bank wait for each other, unless both start in the same bank: then the write
+ * goes one repeat later. The pattern comes again after at most 16 repeats. */
+static double bank_conflicts(const Clock *k, const Core *c, const Entry *e, int64_t repeats) {
   const Inst *i = e->inst;
   int out = i->n_args - 1, n = 0;
-  int64_t in[MAX_ARGS], bytes[MAX_ARGS];
+  Blocks x[MAX_ARGS];
   if (k->opt->no_bank_conflicts || !i->arg[out].buf) return 0;
-  for (int a = 0; a < out; a++) {
-    if (!i->arg[a].buf) continue;
-    in[n] = arg_buf(c, i, a)->addr + e->v[a].off;
-    bytes[n++] = e->v[a].count * arg_buf(c, i, a)->size;
+  for (int a = 0; a < out; a++)
+    if (i->arg[a].buf) x[n++] = blocks_of(c, e, a, e->rows);
+  Blocks to = blocks_of(c, e, out, e->rows);
+  int64_t seen = min_i64(repeats, 16), reads = 0, writes = 0;
+  for (int64_t r = 0; r < seen; r++) {
+    int64_t w = to.at + r * to.step;
+    bool waits = false;
+    for (int a = 0; a < n; a++) {
+      int64_t s = x[a].at + r * x[a].step;
+      if (a && share_group(x[0].at + r * x[0].step, x[0].n, s, x[a].n) && x[0].at != x[a].at) reads++;
+      bool same_start = ((s ^ w) & 15) == 0, same_bank = s >> 11 == w >> 11;
+      waits |= same_bank && !same_start && share_group(s, x[a].n, w, to.n);
+    }
+    writes += waits;
   }
-  int64_t to = arg_buf(c, i, out)->addr + e->v[out].off;
-  double more = 0;
-  if (n >= 2 && bytes[0] >= 256 && bytes[1] >= 256 && in[0] != in[1]) {
-    int64_t apart = (in[0] - in[1]) & 511;
-    if (apart < 256 || apart > 256) more += k->t.bank_read * (double)(apart < 256 ? 256 - apart : apart - 256) / 256;
-  }
-  for (int a = 0; a < n; a++) {
-    int64_t apart = (in[a] - to) & 511;
-    bool same_bank = in[a] >> 16 == to >> 16;
-    if (in[a] == to || bytes[a] < 256 || same_bank || apart == 256) continue;
-    more += k->t.bank_write * (double)(apart < 256 ? 256 - apart : apart - 256) / 256;
-    break;
-  }
-  return more;
+  return (k->t.bank_read * (double)reads + k->t.bank_write * (double)writes) / (double)max_i64(seen, 1);
 }
 
 static double vector_cycles(const Clock *k, const Core *c, const Entry *e, const ArchCost *cost) {
@@ -99,7 +117,7 @@ static double vector_cycles(const Clock *k, const Core *c, const Entry *e, const
   }
   if (!strcmp(cost->key, "v_wreduce")) rows = e->rows;
   repeats = max_i64(rows, ceil_div(most, k->arch.repeat_bytes));
-  return arch_vector_cycles(cost, repeats, size, bank_conflicts(k, c, e));
+  return arch_vector_cycles(cost, repeats, size, bank_conflicts(k, c, e, repeats));
 }
 
 /* ---- transfers through GM ------------------------------------------------------------------------------- */
@@ -115,20 +133,16 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
     t->run = row * e->rows;
     t->rows = 1;
   }
-  bool crooked = (t->at % 512 || (e->rows > 1 && e->pitch[arg] % 512)) && row >= 512;
   double cycles;
   switch (i->op) {
-  case OP_GM_TO_L1:
-    cycles = arch_dma_cycles(a->l1_bus, a->l1_row, e->rows, row, crooked && row % 32 ? a->unaligned_l1 : 0);
-    break;
-  case OP_GM_TO_UB:
-    cycles = arch_dma_cycles(a->ub_bus, a->ub_row, e->rows, row, crooked && row % 32 ? a->unaligned_ub : 0);
-    break;
-  case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, e->rows, row, 0); break;
-  default: cycles = (double)(e->rows * e->cols) / a->fix_elems; break;
+  case OP_GM_TO_L1: cycles = arch_dma_cycles(a->l1_bus, a->l1_row, e->rows, row); break;
+  case OP_GM_TO_UB: cycles = arch_dma_cycles(a->ub_bus, a->ub_row, e->rows, row); break;
+  case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, e->rows, row); break;
+  default: cycles = (double)(e->rows * row) / a->fix_bus; break;
   }
   t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : a->dma_head);
   t->path = ticks_of(cycles);
+  t->miss = max_i64(t->path, ticks_of(arch_dma_cycles(a->miss_bus, a->miss_row, e->rows, row)));
 }
 
 /* ---- the price ------------------------------------------------------------------------------------------ */

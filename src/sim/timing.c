@@ -198,8 +198,8 @@ static bool run_pipe(Clock *k, Core *c, int p) {
         return true;
       }
       q->free = at + e->price.ticks;
-      q->done = max_i64(q->done, q->free);
-      busy(t, p, at, q->free, e->inst, -1);
+      q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
+      busy(t, p, at, q->done, e->inst, -1);
       leave(q, depth, at);
     }
     moved = true;
@@ -487,7 +487,7 @@ static void set_up(Clock *k) {
   k->dispatch = ticks_of_ns(k, k->t.dispatch_ns);
   k->block_gap = ticks_of_ns(k, k->t.block_ns);
   k->launch = ticks_of_ns(k, k->t.launch_ns);
-  k->finish = ticks_of_ns(k, k->t.finish_ns);
+  k->mmad_tail = k->opt->copy_only ? 0 : ticks_of(k->t.mmad_tail);
   k->cap_heap = 256;
   k->heap = arena_array(k->arena, Event, k->cap_heap);
   memory_init(k);
@@ -547,7 +547,6 @@ void clock_run(Clock *k) {
       report_stuck(k);
       return;
     }
-  k->end += k->finish;
   for (int32_t n = 0; n < k->m->n_cores; n++)
     for (int p = 0; p < CORE_PIPES; p++) idle(&k->core[n], p, k->end, IDLE_END, NULL);
 }

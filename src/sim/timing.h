@@ -23,7 +23,7 @@ typedef struct {
   int32_t buf;
   bool write;
   int64_t at, run, rows, pitch; /* bytes of the tensor: `rows` runs of `run`, `pitch` apart */
-  Tick head, path;              /* before it moves; to move it, alone on the chip with all bytes in L2 */
+  Tick head, path, miss;        /* before it moves; to move it, alone on the chip, all in L2 or nothing in L2 */
 } Transfer;
 
 typedef struct { Tick ticks; Transfer gm; bool is_gm; } Price;
@@ -33,14 +33,19 @@ typedef struct { Tick ticks; Transfer gm; bool is_gm; } Price;
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
 
 typedef struct {
-  bool active;
+  bool active, write;
   Via via;
   int64_t work;        /* bytes left on this way, << RATE_BITS */
-  int64_t cap, rate;   /* bytes a tick, << RATE_BITS: the most its path takes; what it gets */
+  int64_t cap, rate;   /* bytes a tick, << RATE_BITS: the most its path takes now; what it gets */
+  int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
   int64_t next_work;   /* bytes to come on VIA_L2 afterwards */
   Tick since, latency;
   int32_t buf;
-  int64_t first_line;  /* who reads the same at the same time */
+  int64_t at;          /* flows of the same place read the same at the same time */
+  int64_t lines, bytes;
+  int32_t behind;      /* the flow that brings from HBM what this one reads, or -1 */
+  int32_t followers;   /* flows behind this one */
+  bool waits;          /* has moved all; only the one before is not there yet */
 } Flow;
 
 typedef struct {
@@ -63,6 +68,8 @@ typedef struct {
   uint32_t dirty_head, dirty_tail, dirty_cap;
   int64_t hit_bytes, miss_bytes, write_back;
   Tick hbm_latency, l2_latency;
+  int64_t unaligned;   /* bytes that a piece of a line costs when it is not whole sectors */
+  int64_t hot;         /* lines a tick, << RATE_BITS */
   bool all_hit, free; /* what-if: every read hits; transfers take no time */
 } Memory;
 
@@ -155,7 +162,7 @@ typedef struct Clock {
   Tick dispatcher, now, end;
   int64_t issued;      /* instructions, synchronisation included */
   Vec(SimTimeEvent) events;
-  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, dispatch, block_gap, launch, finish;
+  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, dispatch, block_gap, launch, mmad_tail;
 } Clock;
 
 static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }
