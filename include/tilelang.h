@@ -117,6 +117,7 @@ TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt,
 /* All 0: the chip as it is. */
 typedef struct {
   double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
+  int l2_warm;            /* L2 holds what the same launch before left there; else nothing */
   int l2_all_hit;         /* every read is in L2 already */
   int no_bank_conflicts;  /* of UB */
   int free_flags;         /* flags and barriers take no time, they still order */

@@ -27,6 +27,7 @@ typedef struct {
    * as there mmad_tail later, during which the next one may run */
   double mmad_head, mmad_tail, mmad_f32;
   double l0_head, l0a_bus, l0b_bus;
+  double l1_conflict;             /* share of its time that L1 to L0 takes longer while GM to L1 writes */
   double fix_head, fix_bus, fix_l1_elems; /* to GM: bytes a cycle; to L1: elements a cycle */
   double l1_fill_bus;
   double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S: an instruction, an operation, an element of UB, of GM */

@@ -225,15 +225,16 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   }
   *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines, .bytes = x.touched,
               .behind = -1};
-  int64_t hbm = miss + back, l2 = x.touched - miss;
-  Tick path = x.touched ? (t->path * l2 + t->miss * miss) / x.touched : t->path;
-  int64_t all = max_i64(x.touched, hbm) << RATE_BITS;
+  /* L2 gives a line at a time: a piece of one counts as a whole one there. */
+  int64_t hbm = miss + back, l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
+  Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
+  int64_t all = max_i64(hbm ? x.touched : x.lines * LINE, hbm) << RATE_BITS;
   f->path_cap = t->path > 0 && !m->free ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
   f->cap = f->alone_cap = path > 0 && !m->free ? max_i64(all / path, 1) : INT64_C(1) << 50;
   f->via = hbm > 0 ? VIA_HBM : VIA_L2;
   f->work = (hbm > 0 ? hbm : l2) << RATE_BITS;
   f->next_work = hbm > 0 ? l2 : 0;
-  f->latency = m->free ? 0 : miss > 0 ? m->hbm_latency : m->l2_latency;
+  f->latency = m->free || t->write ? 0 : miss > 0 ? m->hbm_latency : m->l2_latency;
   if (m->free) f->work = f->next_work = 0;
   join(m, number, now);
   if (!t->write && !m->free) share_place(m, number, now);

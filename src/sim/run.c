@@ -475,6 +475,7 @@ static void time_all(Run *r) {
   k->memo = arena_array(k->arena, PriceMemo, last + 1);
   k->inst = arena_array(k->arena, InstTime, last + 1);
   k->number = arena_array(k->arena, int32_t, last + 1);
+  k->n_inst = (int32_t)last + 1;
   k->n_groups = (int32_t)min_i64(s->blocks, chip_cores(s));
   clock_run(k);
   collect(r);

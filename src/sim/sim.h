@@ -32,7 +32,8 @@ bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimA
 
 /* ---- time ------------------------------------------------------------------------------------------------ */
 
-typedef enum { L2_COLD, L2_ALL_HIT } SimL2;
+/* What L2 holds at the start: nothing; what the same launch before left there; every byte that is read */
+typedef enum { L2_COLD, L2_WARM, L2_ALL_HIT } SimL2;
 
 typedef struct {
   double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */

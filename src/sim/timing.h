@@ -151,6 +151,7 @@ typedef struct Clock {
   Memory mem;
   PriceMemo *memo;     /* by instruction id */
   InstTime *inst;      /* by instruction id, pipes with a queue and S */
+  int32_t n_inst;
   int32_t *number;     /* by instruction id: its place in the result */
   TimeCore *core;      /* as m->core */
   Group *group;
@@ -162,7 +163,7 @@ typedef struct Clock {
   Tick dispatcher, now, end;
   int64_t issued;      /* instructions, synchronisation included */
   Vec(SimTimeEvent) events;
-  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, dispatch, block_gap, launch, mmad_tail;
+  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, dispatch, block_gap, launch, mmad_tail, l1_conflict;
 } Clock;
 
 static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }
