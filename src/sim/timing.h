@@ -163,7 +163,8 @@ typedef struct Clock {
   Tick dispatcher, now, end;
   int64_t issued;      /* instructions, synchronisation included */
   Vec(SimTimeEvent) events;
-  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, dispatch, block_gap, launch, mmad_tail, l1_conflict;
+  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail, l1_conflict;
+  Tick launch, dispatch, block_gap;
 } Clock;
 
 static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }
