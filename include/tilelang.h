@@ -180,6 +180,58 @@ typedef struct { const char *name, *family; int cube_cores, vector_cores, mhz; }
 /* The i-th chip; 0 past the end. */
 TL_API int tl_chip_at(int i, TlChip *out);
 
+/* ---- for other programs -------------------------------------------------------------------------------------- */
+
+/* Writes the lowered kernel as files that need neither tlc nor Python: NAME.cpp (source of the target), NAME.h (launch
+ * function, sizes of tensors and workspaces), NAME_run.c (launcher), CMakeLists.txt, NAME.json (description)
+ * and NAME.tl. */
+TL_API int tl_export(TlContext *c, const char *target, const char *dir);
+
+/* ---- building and launching ------------------------------------------------------------------------------------ */
+
+typedef struct {
+  const char *target;     /* as for tl_emit */
+  const char *cache_dir;  /* NULL: $TILELANG_CACHE_DIR, $XDG_CACHE_HOME/tilelang or ~/.cache/tilelang */
+  int64_t cache_bytes;    /* the least recently used kernels go beyond that; 0: $TILELANG_CACHE_BYTES or 1 GiB */
+  int seconds;            /* the compiler is stopped after so long; 0: $TILELANG_BUILD_SECONDS or 600 */
+  int fresh;              /* build even if it is in the cache */
+  int (*go_on)(void *user); /* NULL, or asked now and then while building: 0 stops */
+  void *user;
+} TlBuild;
+typedef struct {
+  const char *library, *key; /* path of the built kernel; its name in the cache */
+  int cached;                /* it was there already */
+} TlBuilt;
+/* Builds the lowered kernel with the toolkit of this machine, or finds it in the cache. Any number of processes may do
+ * that at once; each kernel is built once. 0: no toolkit, or its compiler failed (diagnostics). */
+TL_API int tl_build(TlContext *c, const TlBuild *opt, TlBuilt *out);
+
+typedef struct TlDevice TlDevice; /* the toolkit's runtime and its devices; for any number of threads */
+typedef struct TlKernel TlKernel; /* a built kernel, loaded; launched by one thread at a time */
+TL_API TlDevice *tl_device_open(TlContext *c); /* NULL: no runtime, no device (diagnostics) */
+TL_API void tl_device_close(TlDevice *d);      /* after its kernels */
+TL_API int tl_device_count(const TlDevice *d);
+/* The chip's name as tlc has it (tl_chip_at); NULL: another chip, or the runtime does not say. */
+TL_API const char *tl_device_chip(const TlDevice *d);
+/* Waits for a stream; NULL is the default stream. 0: a kernel failed there; the diagnostic names it. */
+TL_API int tl_device_wait(TlContext *c, TlDevice *d, int device, void *stream);
+/* The kernel that tl_build made of this context's program. */
+TL_API TlKernel *tl_kernel_open(TlContext *c, TlDevice *d, const char *library);
+TL_API void tl_kernel_close(TlKernel *k);      /* waits for what it works on */
+typedef struct {
+  int device;
+  void *stream;      /* an aclrtStream; the launch is queued there and returns at once; not used with host */
+  int host;          /* the tensors are host memory: copied in, run, waited for, copied back */
+  int blocking;      /* wait for the kernel */
+  uint64_t fresh;    /* host: bit i: tensor i holds nothing yet and need not be copied in */
+  uint64_t read_only;/* host: bit i: the kernel does not write tensor i, so it need not be copied back */
+  const char *file;  /* NULL, or the caller's source line, for messages; the string lives as long as the kernel */
+  int line;
+} TlLaunch;
+/* Launches with args in parameter order (shapes are not looked at); workspaces at the end may be left out. c takes the
+ * diagnostics; it need not be the context the kernel came from. 0: refused, or an earlier launch failed. */
+TL_API int tl_launch(TlContext *c, TlKernel *k, const TlArg *args, int n_args, const TlLaunch *opt);
+
 /* ---- the machine ------------------------------------------------------------------------------------------------ */
 
 typedef struct {

@@ -30,12 +30,18 @@ def find_tlc():
 
 
 @pytest.fixture(scope="session")
-def tlc():
-    """Runs tlc with the given arguments in a folder; returns (exit status, output, diagnostics)."""
+def tlc_path():
+    """Where tlc is."""
     exe = find_tlc()
     if not exe:
         pytest.fail("there is no tlc: build it first (make), or name it in the environment variable TLC")
-    exe = str(pathlib.Path(exe).resolve())
+    return str(pathlib.Path(exe).resolve())
+
+
+@pytest.fixture(scope="session")
+def tlc(tlc_path):
+    """Runs tlc with the given arguments in a folder; returns (exit status, output, diagnostics)."""
+    exe = tlc_path
 
     def run(*args, cwd=ROOT, stdin=None):
         p = subprocess.run([exe, *map(str, args)], cwd=cwd, input=stdin, capture_output=True, text=True, timeout=120)

@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 install_hooks()
 
-_LATER = ("autotuner", "carver", "conformance", "engine", "intrinsics", "profiler", "sim", "utils")
+_LATER = ("autotuner", "carver", "conformance", "device", "engine", "intrinsics", "profiler", "sim", "utils")
 
 
 def __getattr__(name):

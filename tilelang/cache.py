@@ -1,4 +1,5 @@
-"""The cache of compiled kernels: in memory, one dict a process."""
+"""The cache of compiled kernels: in memory, one dict a process. What was built for a card is kept on disk besides, by
+content, in $TILELANG_CACHE_DIR or ~/.cache/tilelang (src/rt/cache.c)."""
 
 _kernels = {}
 _enabled = True
@@ -15,8 +16,13 @@ def enable_cache():
 
 
 def disable_cache():
+    """Every kernel is compiled anew, and built anew for cards."""
     global _enabled
     _enabled = False
+
+
+def enabled():
+    return _enabled
 
 
 def lookup(key, make):

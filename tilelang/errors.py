@@ -33,7 +33,6 @@ CODES = {
     1023: ("warning", "name shadowed inside a run-time loop"),
     1024: ("warning", "count larger than the tile"),
     1030: ("error", "wrong argument of a kernel call"),
-    1031: ("error", "device is not available"),
 }
 
 
@@ -211,10 +210,8 @@ class ArgumentError(_AtCall, TypeError, ValueError):
     number = 1030
 
 
-class DeviceError(_AtCall, RuntimeError):
-    """The device asked for cannot be used."""
-
-    number = 1031
+class DeviceError(TileLangError, RuntimeError):
+    """Building for a card, the card itself, or a kernel on it failed."""
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

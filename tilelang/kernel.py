@@ -10,7 +10,7 @@ import os
 import threading
 import time
 
-from .errors import ArgumentError, CompileError, DeviceError, KernelFault, from_core, nearest, warn
+from .errors import ArgumentError, CompileError, KernelFault, from_core, nearest, warn
 from .frontend.expr import Buffer, evaluate, show
 from .pass_config import PassConfigKey, read
 from .tensors import check, empty_like_kind, give_back, is_tensor, view
@@ -87,8 +87,12 @@ class Kernel:
         self.prim_func = func
         self.name = traced.name
         self.target = _choice("target", target or "auto", TARGETS)
-        self.device = _choice("device", device or os.environ.get("TILELANG_DEVICE") or "sim", DEVICES)
-        self.chip = chip or os.environ.get("TILELANG_CHIP") or None
+        device, _, card = str(device or os.environ.get("TILELANG_DEVICE") or "sim").partition(":")
+        self.device = _choice("device", device, DEVICES)
+        self.card = int(card) if card.isdigit() else None  # "ascend:1"; without a number the current one
+        if card and (self.card is None or self.device == "sim"):
+            raise ArgumentError(f"device='{device}:{card}': wanted 'sim', 'ascend' or 'ascend:N'")
+        self.chip = chip or os.environ.get("TILELANG_CHIP") or self._chip_there()
         self.checks = (
             checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
         )
@@ -106,8 +110,17 @@ class Kernel:
         self._program = None
         self._kept = None
         self._variants = {}
+        self._launcher = None
         if not self._empty() and not self._awaits_shapes():
             self._program = self._compile(keep_text=False)
+
+    def _chip_there(self):
+        """For a card: the name of its chip. None: the default."""
+        if self.device == "sim":
+            return None
+        from .device import chip_of_device
+
+        return chip_of_device()
 
     # ---- parameters ---------------------------------------------------------------------------------------------
 
@@ -369,22 +382,8 @@ class Kernel:
             return value
         raise ArgumentError(f"{self._who(i)} is {type(value).__name__} {value!r}, wanted a number for {dtype}")
 
-    def __call__(self, *args, **kwargs):
-        if self.device == "ascend":
-            raise DeviceError(
-                "device='ascend': running on the chip is not available yet; get_kernel_source() writes the source",
-                "leave device= out or set TILELANG_DEVICE=sim to run on the simulated chip",
-            )
-        got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
-        runs = self._variant(other) if other else self
-        runs._run(env, views, scalars)
-        self.last_run = runs.last_run
-        outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
-        return None if not outs else outs[0] if len(outs) == 1 else outs
-
-    def _bind(self, args, kwargs):
-        """What a call hands over: the objects given, their views and the scalars by parameter number, symbolic sizes,
-        shapes that differ from those declared, outputs and workspaces made for the call, the kind of the outputs."""
+    def _accept(self, args, kwargs):
+        """The arguments by parameter number, checked: (objects, views of tensors, scalars, sizes, other shapes)."""
         got = self._collect(args, kwargs)
         views, scalars = {}, {}
         for i, obj in got.items():
@@ -395,10 +394,56 @@ class Kernel:
             if not is_tensor(obj):
                 raise ArgumentError(f"{self._who(i)} is {type(obj).__name__}, wanted a tensor {p!r}")
             v = views[i] = view(obj, self._who(i))
-            check(v, self._who(i), p.dtype, None if self.loose else len(p.shape))
+            check(v, self._who(i), p.dtype, None if self.loose else len(p.shape), cards=self.device != "sim")
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
         env, other = self._bind_sizes(views)
+        return got, views, scalars, env, other
+
+    def _launch(self, args, kwargs):
+        """The call on a card."""
+        if self._launcher is None or self._launcher.kernel is not self:  # a variant is a copy
+            from .device import Launcher
+
+            self._launcher = Launcher(self)
+        return self._launcher(args, kwargs)
+
+    def build(self, fresh=False):
+        """Builds the kernel for the card with the toolkit of this machine and returns the path of the library; finds it
+        in the cache if it was built before, unless `fresh`."""
+        from .device import build
+
+        return build(self, fresh)[0]
+
+    def export(self, directory, target=None):
+        """Writes the kernel as files that need neither tlc nor Python, and returns the directory: source, C header with
+        the launch function and the sizes of tensors and workspaces, launcher in C, CMakeLists.txt, description in
+        JSON."""
+        target = _choice("target", target or self.target, TARGETS)
+        program = self._need("export")
+        with self._lock:
+            program.diags_clear()
+            ok = program.export(target, os.fspath(directory))
+            found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
+            program.diags_clear()
+        if not ok:
+            raise CompileError(found)
+        return directory
+
+    def __call__(self, *args, **kwargs):
+        if self.device != "sim":
+            return self._launch(args, kwargs)
+        got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
+        runs = self._variant(other) if other else self
+        runs._run(env, views, scalars)
+        self.last_run = runs.last_run
+        outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
+        return None if not outs else outs[0] if len(outs) == 1 else outs
+
+    def _bind(self, args, kwargs):
+        """What a call on the simulated chip hands over: what _accept says, then the outputs and workspaces made for the
+        call and the kind of the outputs."""
+        got, views, scalars, env, other = self._accept(args, kwargs)
         kind = next((v.kind for v in views.values()), self.home)
         results = {}
         for i in [*self.out_idx, *self.workspace_idx]:

@@ -31,7 +31,7 @@ def is_tensor(obj):
 
 
 def _is_torch(obj):
-    return type(obj).__module__.split(".")[0] == "torch" and hasattr(obj, "data_ptr")
+    return hasattr(obj, "data_ptr") and any(c.__module__.partition(".")[0] == "torch" for c in type(obj).__mro__)
 
 
 def view(obj, who):
@@ -123,9 +123,11 @@ def _dlpack_view(obj, who):
     )
 
 
-def check(v, who, dtype, rank):
-    """Everything about a tensor argument except its sizes."""
-    if v.device != "cpu":
+def check(v, who, dtype, rank, cards=False):
+    """Everything about a tensor argument except its sizes; `cards`: it may be on one."""
+    if v.device != "cpu" and not (cards and v.device.startswith("npu")):
+        if cards:
+            raise ArgumentError(f"{who} is on {v.device}, wanted an Ascend card", "pass x.npu() or x.cpu()")
         raise ArgumentError(f"{who} is on {v.device}, the simulated chip reads host memory", "pass x.cpu()")
     if v.dtype != dtype:
         raise ArgumentError(

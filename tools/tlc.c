@@ -19,6 +19,7 @@ static const char usage[] =
     "  fmt       print canonical text; -w writes it back to the file\n"
     "  opt       run passes and print the IR; -p PASS[,PASS...] prints after these and stops at the last one\n"
     "  emit      write C++ for the chip; -t ascendc (= auto) or pto\n"
+    "  build     write source, C header, launcher, CMake file and description into the directory -o; -t as for emit\n"
     "  sim       run the kernel on the simulated chip and print the results' checksums\n"
     "  explain   what was chosen and why: memories, addresses, flags, times\n"
     "  passes    list the passes in order\n"
@@ -33,9 +34,10 @@ static const char usage[] =
     "  -o FILE              write the result (fmt, opt, emit, explain, sim --time) to FILE\n"
     "\n"
     "  sim:\n"
-    "  --arg NAME=VALUE     a scalar: a number; a tensor: zeros, ones, iota, rand:SEED or FILE.npy\n"
+    "  --arg NAME=VALUE     a scalar: a number; a tensor: zeros, ones, iota, rand:SEED, FILE.npy\n"
+    "                       or FILE.bin (its bytes as they stand)\n"
     "                       (a tensor that is not named: rand:1; an output: zeros)\n"
-    "  --out NAME=FILE.npy  save a tensor afterwards\n"
+    "  --out NAME=FILE      save a tensor afterwards; FILE.bin: its bytes as they stand, else .npy\n"
     "  --no-checks          functional run without the sanitizer\n"
     "  --time               how long it takes on the chip, and where; needs no data\n"
     "  --set NAME=VALUE     --time: another value of a constant of the chip's timing table\n"
@@ -191,6 +193,12 @@ static int run_emit(TlContext *c, const Options *o) {
   return text ? write_text(o->out, text) : FAILED;
 }
 
+static int run_build(TlContext *c, const Options *o) {
+  if (!o->out) return fail("build needs a directory: -o DIR");
+  int status = lower(c, o, NULL, 0);
+  return status ? status : tl_export(c, o->target, o->out) ? OK : FAILED;
+}
+
 static int run_explain(TlContext *c, const Options *o) {
   int status = lower(c, o, NULL, 0);
   if (status) return status;
@@ -333,6 +341,16 @@ static int read_npy(Tensor *t, const int64_t *shape, const char *path) {
   return status;
 }
 
+static int read_raw(Tensor *t, const char *path) {
+  size_t len = 0, bytes = (size_t)t->count * (size_t)t->p.bytes;
+  char *file = read_file(path, &len);
+  if (!file) return USAGE;
+  int status = len == bytes ? OK : fail("%s: %%%s has %zu bytes, the file %zu", path, t->p.name, bytes, len);
+  if (!status) memcpy(t->data, file, bytes);
+  free(file);
+  return status;
+}
+
 static int write_npy(const Tensor *t, const int64_t *shape, const char *path) {
   char dims[256] = "", dict[512], head[1024] = "\x93NUMPY\x01";
   npy_shape(dims, sizeof dims, t, shape);
@@ -375,6 +393,7 @@ static int make_tensor(const Options *o, Tensor *t, TlArg *arg, int index) {
   size_t n = how ? strlen(how) : 0;
   int status;
   if (n > 4 && !strcmp(how + n - 4, ".npy")) status = read_npy(t, arg->shape, how);
+  else if (n > 4 && !strcmp(how + n - 4, ".bin")) status = read_raw(t, how);
   else status = fill(t, how ? how : t->p.is_out || t->p.is_workspace ? "zeros" : "rand", index);
   t->crc = crc32_of(t->data, (size_t)t->count * (size_t)t->p.bytes);
   return status;
@@ -419,7 +438,10 @@ static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int 
   if (o->json) printf("]}\n");
   for (int i = 0; i < n && !status; i++) {
     const char *path = t[i].p.is_tensor ? setting(o->outs, o->n_outs, t[i].p.name) : NULL;
-    if (path) status = write_npy(&t[i], args[i].shape, path);
+    size_t len = path ? strlen(path) : 0;
+    if (len > 4 && !strcmp(path + len - 4, ".bin"))
+      status = write_file(path, "", 0, t[i].data, (size_t)t[i].count * (size_t)t[i].p.bytes);
+    else if (path) status = write_npy(&t[i], args[i].shape, path);
   }
   return status;
 }
@@ -478,6 +500,7 @@ static int run_file(const Options *o, const char *path) {
     if (!strcmp(o->command, "fmt")) status = write_text(o->write_back ? path : o->out, tl_text(c));
     else if (!strcmp(o->command, "opt")) status = run_opt(c, o);
     else if (!strcmp(o->command, "emit")) status = run_emit(c, o);
+    else if (!strcmp(o->command, "build")) status = run_build(c, o);
     else if (!strcmp(o->command, "sim")) status = run_sim(c, o);
     else if (!strcmp(o->command, "explain")) status = run_explain(c, o);
   }
@@ -511,7 +534,7 @@ static int run_doctor(const Options *o) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const commands[] = {"check", "fmt", "opt", "emit", "sim", "explain", "doctor"};
+  static const char *const commands[] = {"check", "fmt", "opt", "emit", "build", "sim", "explain", "doctor"};
   const char *command = argc > 1 ? argv[1] : "";
   if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
     fputs(usage, stdout);

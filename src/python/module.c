@@ -1,4 +1,5 @@
-/* module.c - the Python module tilelang._core: one type, Program, around a TlContext of include/tilelang.h.
+/* module.c - the Python module tilelang._core: types around what include/tilelang.h opens: Program (a context), Device,
+ * Loaded (a kernel on a device).
  *
  * Stable ABI of Python 3.10. The GIL is released while the core lowers, writes and simulates; a Program refuses a
  * second thread meanwhile. Tensors come as (address, shape): tensors.py gets the address from numpy, torch or DLPack
@@ -126,6 +127,36 @@ static PyObject *ask_by_name(Program *p, PyObject *args, const char *(*question)
   WITHOUT_GIL(s = question(p->context, name));
   p->busy = 0;
   return text_or_none(s);
+}
+
+static PyObject *program_export(Program *p, PyObject *args) {
+  const char *target, *dir;
+  if (!PyArg_ParseTuple(args, "ss:export", &target, &dir) || !enter(p)) return NULL;
+  int ok;
+  WITHOUT_GIL(ok = tl_export(p->context, target, dir));
+  p->busy = 0;
+  return PyBool_FromLong(ok);
+}
+
+/* Lets the user interrupt a build. */
+static int go_on(void *unused) {
+  (void)unused;
+  PyGILState_STATE s = PyGILState_Ensure();
+  int ok = PyErr_CheckSignals() == 0;
+  PyGILState_Release(s);
+  return ok;
+}
+
+static PyObject *program_build(Program *p, PyObject *args) {
+  TlBuild opt = {.go_on = go_on};
+  TlBuilt built = {0};
+  if (!PyArg_ParseTuple(args, "sp:build", &opt.target, &opt.fresh) || !enter(p)) return NULL;
+  int ok;
+  WITHOUT_GIL(ok = tl_build(p->context, &opt, &built));
+  p->busy = 0;
+  if (PyErr_Occurred()) return NULL; /* KeyboardInterrupt, mostly */
+  if (!ok) Py_RETURN_NONE;
+  return Py_BuildValue("ssN", built.library, built.key, PyBool_FromLong(built.cached));
 }
 
 static PyObject *program_text_after(Program *p, PyObject *args) { return ask_by_name(p, args, tl_text_after); }
@@ -265,6 +296,8 @@ static PyMethodDef program_methods[] = {
     METHOD(signature_json, METH_NOARGS, "parameters and grid as JSON"),
     METHOD(program_json, METH_NOARGS, "the IR as JSON, statement by statement"),
     METHOD(emit, METH_VARARGS, "emit(target) -> C++ source or None"),
+    METHOD(build, METH_VARARGS, "build(target, fresh) -> (library, key, was in the cache) or None"),
+    METHOD(export, METH_VARARGS, "export(target, directory) -> bool"),
     METHOD(sim, METH_VARARGS | METH_KEYWORDS,
            "sim(args, checks=True, threads=0, max_faults=0, schedule=0) -> (ok, counts)"),
     METHOD(time, METH_VARARGS | METH_KEYWORDS,
@@ -295,6 +328,220 @@ static PyType_Spec program_spec = {
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = program_slots,
 };
+
+/* ---- devices ------------------------------------------------------------------------------------------------ */
+
+/* The runtime and its devices. Lives as long as the process: it is not closed, since others may use the runtime, and at
+ * the end of the process nobody can say whether it is still there (`abandoned`). */
+typedef struct {
+  PyObject_HEAD
+  TlContext *context; /* for its diagnostics */
+  TlDevice *device;   /* NULL: it could not be opened */
+  int abandoned;
+} DeviceObject;
+
+static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Device", names)) return NULL;
+  DeviceObject *d = (DeviceObject *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (!d) return NULL;
+  if (!(d->context = tl_open(NULL, NULL))) {
+    Py_DECREF(d);
+    return PyErr_NoMemory();
+  }
+  WITHOUT_GIL(d->device = tl_device_open(d->context));
+  return (PyObject *)d;
+}
+
+static PyObject *device_abandon(DeviceObject *d, PyObject *unused) {
+  (void)unused;
+  d->abandoned = 1;
+  Py_RETURN_NONE;
+}
+
+static PyObject *device_count(DeviceObject *d, PyObject *unused) {
+  (void)unused;
+  return PyLong_FromLong(d->device ? tl_device_count(d->device) : 0);
+}
+
+static PyObject *device_chip(DeviceObject *d, PyObject *unused) {
+  (void)unused;
+  return text_or_none(d->device ? tl_device_chip(d->device) : NULL);
+}
+
+static PyObject *device_diags_json(DeviceObject *d, PyObject *unused) {
+  (void)unused;
+  return text_or_none(tl_diags_json(d->context));
+}
+
+static PyObject *device_wait(DeviceObject *d, PyObject *args) {
+  int index, ok;
+  unsigned long long stream;
+  if (!PyArg_ParseTuple(args, "iK:wait", &index, &stream)) return NULL;
+  TlContext *c = tl_open(NULL, NULL); /* any thread may wait */
+  if (!c) return PyErr_NoMemory();
+  WITHOUT_GIL(ok = tl_device_wait(c, d->device, index, (void *)(uintptr_t)stream));
+  PyObject *said = ok ? text_or_none(NULL) : text_or_none(tl_diags_json(c));
+  tl_close(c);
+  return said;
+}
+
+static PyMethodDef device_methods[] = {
+    {"count", (PyCFunction)(void (*)(void))device_count, METH_NOARGS, "number of devices; 0: it could not be opened"},
+    {"chip", (PyCFunction)(void (*)(void))device_chip, METH_NOARGS, "name of the chip, or None"},
+    {"wait", (PyCFunction)(void (*)(void))device_wait, METH_VARARGS,
+     "wait(device, stream) -> diagnostics as JSON or None"},
+    {"abandon", (PyCFunction)(void (*)(void))device_abandon, METH_NOARGS, "the process ends: touch it no more"},
+    {"diags_json", (PyCFunction)(void (*)(void))device_diags_json, METH_NOARGS, "why it could not be opened"},
+    {NULL, NULL, 0, NULL},
+};
+
+static void device_dealloc(DeviceObject *d) {
+  PyTypeObject *type = Py_TYPE((PyObject *)d);
+  if (d->context) tl_close(d->context);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(d);
+  Py_DECREF(type);
+}
+
+static PyType_Slot device_slots[] = {
+    {Py_tp_new, (void *)device_new},
+    {Py_tp_dealloc, (void *)device_dealloc},
+    {Py_tp_methods, (void *)device_methods},
+    {Py_tp_doc, (void *)"The toolkit's runtime and its devices (a TlDevice)."},
+    {0, NULL},
+};
+
+static PyType_Spec device_spec = {
+    .name = "tilelang._core.Device",
+    .basicsize = sizeof(DeviceObject),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = device_slots,
+};
+
+/* A built kernel, loaded. One thread at a time: the caller holds a lock. */
+typedef struct {
+  PyObject_HEAD
+  TlContext *context;
+  TlKernel *kernel;
+  DeviceObject *owner;
+} Loaded;
+
+static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"program", "device", "library", NULL};
+  Program *p;
+  DeviceObject *d;
+  const char *library;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOs:Loaded", names, &p, &d, &library)) return NULL;
+  Loaded *k = (Loaded *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (!k) return NULL;
+  k->owner = d;
+  Py_INCREF((PyObject *)d);
+  if (!(k->context = tl_open(NULL, NULL)) || !enter(p)) {
+    Py_DECREF(k);
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+  }
+  WITHOUT_GIL(k->kernel = tl_kernel_open(p->context, d->device, library));
+  p->busy = 0; /* without a kernel, the program has the diagnostics */
+  return (PyObject *)k;
+}
+
+static void loaded_dealloc(Loaded *k) {
+  PyTypeObject *type = Py_TYPE((PyObject *)k);
+  if (k->kernel && !k->owner->abandoned) tl_kernel_close(k->kernel);
+  if (k->context) tl_close(k->context);
+  Py_XDECREF((PyObject *)k->owner);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(k);
+  Py_DECREF(type);
+}
+
+static PyObject *loaded_ok(Loaded *k, PyObject *unused) {
+  (void)unused;
+  return PyBool_FromLong(k->kernel != NULL);
+}
+
+/* launch(values, device, stream, host, blocking, fresh, read_only, file, line): values are addresses, ints and floats
+ * in parameter order; file is a str that the caller keeps as long as this object, or None. */
+static PyObject *loaded_launch(Loaded *k, PyObject *args) {
+  PyObject *values;
+  TlLaunch opt = {0};
+  unsigned long long stream, fresh, read_only;
+  int ok;
+  if (!PyArg_ParseTuple(args, "O!iKiiKKzi:launch", &PyList_Type, &values, &opt.device, &stream, &opt.host,
+                        &opt.blocking, &fresh, &read_only, &opt.file, &opt.line))
+    return NULL;
+  TlArg list[64] = {0};
+  Py_ssize_t n = PyList_Size(values);
+  if (n > 64) return PyErr_Format(PyExc_ValueError, "more than 64 arguments");
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *v = PyList_GetItem(values, i);
+    if (PyFloat_Check(v)) {
+      list[i].scalar.f = PyFloat_AsDouble(v);
+    } else {
+      uint64_t bits = PyLong_AsUnsignedLongLongMask(v);
+      list[i].scalar.i = (int64_t)bits;
+      list[i].data = (void *)(uintptr_t)bits;
+    }
+  }
+  if (PyErr_Occurred()) return NULL;
+  opt.stream = (void *)(uintptr_t)stream;
+  opt.fresh = fresh;
+  opt.read_only = read_only;
+  WITHOUT_GIL(ok = tl_launch(k->context, k->kernel, list, (int)n, &opt));
+  if (ok) Py_RETURN_NONE;
+  PyObject *said = text_or_none(tl_diags_json(k->context));
+  tl_diags_clear(k->context);
+  return said;
+}
+
+static PyMethodDef loaded_methods[] = {
+    {"ok", (PyCFunction)(void (*)(void))loaded_ok, METH_NOARGS,
+     "False: it did not load; the program's diagnostics say why"},
+    {"launch", (PyCFunction)(void (*)(void))loaded_launch, METH_VARARGS, "launch(...) -> diagnostics as JSON or None"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot loaded_slots[] = {
+    {Py_tp_new, (void *)loaded_new},
+    {Py_tp_dealloc, (void *)loaded_dealloc},
+    {Py_tp_methods, (void *)loaded_methods},
+    {Py_tp_doc, (void *)"A built kernel, loaded (a TlKernel)."},
+    {0, NULL},
+};
+
+static PyType_Spec loaded_spec = {
+    .name = "tilelang._core.Loaded",
+    .basicsize = sizeof(Loaded),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = loaded_slots,
+};
+
+/* What numpy's __array_struct__ holds (its array interface, version 3, C side). */
+typedef struct {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  Py_ssize_t *shape, *strides;
+  void *data;
+} ArrayStruct;
+
+/* address(array, written) -> where the elements are; None: not contiguous, or to be written and read-only. */
+static PyObject *core_address(PyObject *m, PyObject *args) {
+  enum { C_CONTIGUOUS = 1, ALIGNED = 0x100, NATIVE_ORDER = 0x200, WRITEABLE = 0x400 };
+  (void)m;
+  PyObject *array;
+  int written;
+  if (!PyArg_ParseTuple(args, "Oi:address", &array, &written)) return NULL;
+  PyObject *capsule = PyObject_GetAttrString(array, "__array_struct__");
+  const ArrayStruct *a = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+  if (!a) {
+    Py_XDECREF(capsule);
+    return NULL;
+  }
+  int need = C_CONTIGUOUS | ALIGNED | NATIVE_ORDER | (written ? WRITEABLE : 0);
+  PyObject *result = (a->flags & need) == need ? PyLong_FromVoidPtr(a->data) : text_or_none(NULL);
+  Py_DECREF(capsule);
+  return result;
+}
 
 /* ---- functions of the module ------------------------------------------------------------------------------- */
 
@@ -385,16 +632,22 @@ static PyMethodDef core_methods[] = {
     {"targets", core_targets, METH_NOARGS, "names of the writers"},
     {"version", core_version, METH_NOARGS, "version of the C core"},
     {"doctor", core_doctor, METH_VARARGS, "doctor(root, python, json) -> (text, ready)"},
+    {"address", core_address, METH_VARARGS, "address(array, written) -> int, or None if it cannot be used as it is"},
     {"dlpack", core_dlpack, METH_O, "dlpack(capsule) -> (address, code, bits, lanes, shape, strides or None)"},
     {NULL, NULL, 0, NULL},
 };
 
 static int core_exec(PyObject *m) {
-  PyObject *type = PyType_FromSpec(&program_spec);
-  if (!type) return -1;
-  int failed = PyModule_AddObjectRef(m, "Program", type);
-  Py_DECREF(type);
-  return failed;
+  const struct { const char *name; PyType_Spec *spec; } types[] = {
+      {"Program", &program_spec}, {"Device", &device_spec}, {"Loaded", &loaded_spec}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    PyObject *type = PyType_FromSpec(types[i].spec);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(m, types[i].name, type);
+    Py_DECREF(type);
+    if (failed) return -1;
+  }
+  return 0;
 }
 
 static PyModuleDef_Slot core_slots[] = {{Py_mod_exec, (void *)core_exec}, {0, NULL}};

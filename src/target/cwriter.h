@@ -101,6 +101,7 @@ void cw_put_helpers(CWriter *w, Text *t, const CHelper *own, int n_own); /* own 
 /* Parameters of the kernel in call order: tensors and user scalars, then symbolic sizes. */
 typedef struct { const IrParam *p; bool is_size; } CParam;
 int cw_params(CWriter *w, CParam **out);
+const char *cw_launch_type(const CParam *p); /* across the launch: narrow floats travel as float, sizes as int64_t */
 bool cw_placed(CWriter *w); /* every local buffer that a statement names has an address; false after refusing */
 bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user),
               void *user); /* any statement for which f holds */

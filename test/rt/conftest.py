@@ -6,6 +6,7 @@ import pathlib
 import platform
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -97,6 +98,27 @@ def no_toolkit(monkeypatch, tmp_path):
 def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return Machine(tmp_path / "root")
+
+
+@pytest.fixture(scope="session")
+def mock_acl(tmp_path_factory):
+    """libascendcl.so made of mock_acl.c."""
+    out = tmp_path_factory.mktemp("acl") / "libascendcl.so"
+    subprocess.run(["cc", "-O1", "-Wall", "-shared", "-fPIC", "-Wl,-soname,libascendcl.so", str(HERE / "mock_acl.c"),
+                    "-o", str(out)], check=True)
+    return out
+
+
+@pytest.fixture
+def card(machine, mock_acl, tlc_path, monkeypatch):
+    """A machine with a toolkit whose compiler is fake_bisheng.py and whose cards are mock_acl.c."""
+    machine.cann().acl(mock_acl)
+    machine.compiler(f"exec '{sys.executable}' -S '{HERE / 'fake_bisheng.py'}' \"$@\"")
+    monkeypatch.setenv("ASCEND_HOME_PATH", str(machine.cann_home))
+    monkeypatch.setenv("TLC", tlc_path)
+    for name in ("MOCK_RUN", "MOCK_FAULT", "MOCK_LOG", "MOCK_MEMORY", "MOCK_DEVICES", "MOCK_SOC"):
+        monkeypatch.delenv(name, raising=False)
+    return machine
 
 
 @pytest.fixture(scope="session")

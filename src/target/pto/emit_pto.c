@@ -793,12 +793,6 @@ static bool find_writes(const IrStmt *s, void *user) {
   return false;
 }
 
-static const char *scalar_type(const CParam *p) {
-  if (p->is_size) return "int64_t";
-  DType t = p->p->var->type;
-  return dtype_is_float(t) ? "float" : t == DT_BOOL ? "uint8_t" : cw_type(t);
-}
-
 static const char *param_name(CWriter *w, const CParam *p) {
   if (p->p->buf) return fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
   DType t = p->p->var->type;
@@ -808,7 +802,7 @@ static const char *param_name(CWriter *w, const CParam *p) {
 
 static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
   for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", scalar_type(&p[i])),
+    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", cw_launch_type(&p[i])),
                 param_name(w, &p[i]));
 }
 
