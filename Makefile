@@ -1,6 +1,6 @@
 # make demo   own virtual environment, build, and the 1024^3 matrix product on the simulated chip
 # make check  every test
-# make hard   the C core and the golden tests under the address and undefined-behaviour sanitizers
+# make hard   the golden tests under the address and undefined-behaviour sanitizers, threads under the thread sanitizer
 # make bench  the published ratios          make wheel  a wheel in dist/
 # make lint   include rules, sizes, tables  make clean  removes what make made
 
@@ -44,6 +44,10 @@ hard: $(STAMP)
 	$(BIN)/cmake --build build/hard
 	TLC=$(abspath build/hard/tlc) ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest -q test/test_golden.py
+	$(BIN)/cmake -S . -B build/threads -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=thread \
+	  -DTL_PYTHON=OFF
+	$(BIN)/cmake --build build/threads
+	TLC=$(abspath build/threads/tlc) TL_SANITIZE=thread $(BIN)/python -m pytest -q test/rt/test_threads.py
 
 bench: $(STAMP)
 	@for f in bench/*.py; do echo "== $$f"; $(BIN)/python $$f || exit 1; done

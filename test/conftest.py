@@ -50,6 +50,16 @@ def tlc(tlc_path):
     return run
 
 
+@pytest.fixture(scope="session")
+def built(tlc_path):
+    """The directory of the libraries: that of tlc, or one below it."""
+    beside = pathlib.Path(tlc_path).parent
+    for folder in (beside, *sorted(p.parent for p in beside.glob("*/libtilelang.so"))):
+        if (folder / "libtilelang.so").exists():
+            return folder
+    pytest.skip(f"no libtilelang.so at {beside}: this tlc was installed without the C library")
+
+
 @pytest.fixture
 def golden(request):
     """golden(path, text): text must be what the file says; with --update-golden the file is written.

@@ -2,7 +2,7 @@
  *
  * Device: the library, its devices, memory that copies of host tensors use again, and the launches that may still run.
  * A launch with device addresses is only queued on the caller's stream. A launch with host memory copies tensors in,
- * runs, waits, copies back, on a stream of the device's own.
+ * runs, waits, copies back, on a stream that no other thread uses meanwhile.
  * Nothing says which launch an asynchronous error belongs to, except that its text mostly names the kernel. So the last
  * launches of a stream are remembered until it has been waited for; an error names the one that the text names, else
  * all that were under way. */
@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { TO_DEVICE = 1, TO_HOST = 2, HUGE_FIRST = 0, THREAD_LEVEL = 0, REPEAT_INITIALIZE = 100002 };
-enum { MAX_DEVICES = 64, MAX_FLIGHT = 64, MAX_SPACES = 16 };
+enum { MAX_DEVICES = 64, MAX_FLIGHT = 64, MAX_SPACES = 16, MAX_IDLE = 16 };
 
 static const Loc nowhere = {0, 0, 0};
 
@@ -28,7 +28,8 @@ struct Device {
 #undef ACL
   int count;
   pthread_mutex_t lock; /* of what follows */
-  void *stream[MAX_DEVICES];
+  void *idle[MAX_DEVICES][MAX_IDLE]; /* streams that no thread uses now */
+  int n_idle[MAX_DEVICES];
   Block *spare[MAX_DEVICES];
   Flight flight[MAX_FLIGHT]; /* a ring; `flown` counts up */
   unsigned flown;
@@ -147,9 +148,9 @@ Device *rt_device_open(Arena *a, Diags *d) {
 void rt_device_close(Device *v) {
   if (!v) return;
   for (int i = 0; i < v->count; i++) {
-    if (!v->stream[i] && !v->spare[i]) continue;
+    if (!v->n_idle[i] && !v->spare[i]) continue;
     v->aclrtSetDevice(i);
-    if (v->stream[i]) v->aclrtDestroyStream(v->stream[i]);
+    while (v->n_idle[i]) v->aclrtDestroyStream(v->idle[i][--v->n_idle[i]]);
     while (v->spare[i]) {
       Block *b = v->spare[i];
       v->spare[i] = b->next;
@@ -281,12 +282,22 @@ static bool use(Device *v, Diags *d, int device) {
   return error ? refused(v, d, DIAG_RT_NO_DEVICE, "aclrtSetDevice", error) : true;
 }
 
-static bool own_stream(Device *v, Diags *d, int device, void **out) {
+static bool take_stream(Device *v, Diags *d, int device, void **out) {
+  *out = NULL;
   pthread_mutex_lock(&v->lock);
-  int error = v->stream[device] ? 0 : v->aclrtCreateStream(&v->stream[device]);
-  *out = v->stream[device];
+  if (v->n_idle[device]) *out = v->idle[device][--v->n_idle[device]];
   pthread_mutex_unlock(&v->lock);
+  int error = *out ? 0 : v->aclrtCreateStream(out);
   return error ? refused(v, d, DIAG_RT_LAUNCH, "aclrtCreateStream", error) : true;
+}
+
+static void give_stream(Device *v, int device, void *stream) {
+  if (!stream) return;
+  pthread_mutex_lock(&v->lock);
+  bool kept = v->n_idle[device] < MAX_IDLE;
+  if (kept) v->idle[device][v->n_idle[device]++] = stream;
+  pthread_mutex_unlock(&v->lock);
+  if (!kept) v->aclrtDestroyStream(stream);
 }
 
 bool rt_wait(Device *v, Diags *d, int device, void *stream) {
@@ -351,8 +362,9 @@ bool rt_launch(DeviceKernel *k, Diags *d, const LaunchKernel *l) {
   bool ok = true;
   if (l->host) {
     Block *blocks[MAX_PARAMS] = {0};
-    ok = own_stream(v, d, l->device, &stream) && round_trip(k, d, l, slot, bytes, blocks, stream);
+    ok = take_stream(v, d, l->device, &stream) && round_trip(k, d, l, slot, bytes, blocks, stream);
     for (int i = 0; i < k->n; i++) give_back(v, l->device, blocks[i]);
+    give_stream(v, l->device, stream);
   } else {
     int64_t total = 0;
     for (int i = 0; i < k->n; i++)

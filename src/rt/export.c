@@ -22,14 +22,14 @@ static const char *with_static_call(Arena *a, const char *source) {
 
 static const LaunchedParam *at(const Signature *s, int i) { return &s->param[s->call[i]]; }
 
-/* The scalars as parameters, or as arguments. */
+/* The scalars as parameters, or as arguments: variables arg_NAME, which cannot meet a name of the launcher. */
 static const char *scalars(Arena *a, const Signature *s, bool types) {
   Text t;
   text_init(&t, a);
   for (int i = 0; i < s->n; i++) {
     const LaunchedParam *p = at(s, i);
     if (!rt_is_scalar(p->kind)) continue;
-    text_printf(&t, "%s%s%s%s", t.len ? ", " : "", types ? p->type : "", types ? " " : "", p->name);
+    text_printf(&t, "%s%s%s%s", t.len ? ", " : "", types ? p->type : "arg", types ? " " : "_", p->name);
   }
   return t.len ? text_str(&t) : types ? "void" : "";
 }
@@ -206,8 +206,8 @@ static const char *launcher_file(Arena *a, const Signature *s) {
               " * A scalar takes a value, a tensor a file (without one it is zeros); -o saves a tensor afterwards. */\n"
               "#include \"%s.h\"\n%s",
               name, name, name, name, launcher_head);
-  text_put(&t, "int main(int n, char **v) {\n"
-               "  const char *device = given(n, v, \"-d\", \"\"), *file;\n"
+  text_put(&t, "int main(int argc, char **argv) {\n"
+               "  const char *device = given(argc, argv, \"-d\", \"\"), *file;\n"
                "  aclrtStream stream = NULL;\n"
                "  CHECK(aclInit(NULL));\n"
                "  CHECK(aclrtSetDevice(device ? atoi(device) : 0));\n"
@@ -216,26 +216,32 @@ static const char *launcher_file(Arena *a, const Signature *s) {
     const LaunchedParam *p = at(s, i);
     if (!rt_is_scalar(p->kind)) continue;
     text_printf(&t,
-                "  if (!(file = given(n, v, \"\", \"%s\"))) return fprintf(stderr, \"give %s=VALUE\\n\"), 2;\n"
-                "  const %s %s = (%s)%s(file%s);\n",
-                p->name, p->name, p->type, p->name, p->type, p->kind == KIND_INT ? "strtoll" : "strtod",
-                p->kind == KIND_INT ? ", NULL, 0" : ", NULL");
+                "  file = given(argc, argv, \"\", \"%s\");\n"
+                "  if (!file) return fprintf(stderr, \"give %s=VALUE\\n\"), 2;\n"
+                "  const %s arg_%s = (%s)%s;\n",
+                p->name, p->name, p->type, p->name, p->type,
+                p->kind == KIND_INT ? "strtoll(file, NULL, 0)" : "strtod(file, NULL)");
   }
   for (int i = 0; i < s->n; i++) {
     const LaunchedParam *p = at(s, i);
     if (rt_is_scalar(p->kind)) continue;
-    const char *file = p->kind == KIND_WORKSPACE ? "NULL" : arena_printf(a, "given(n, v, \"\", \"%s\")", p->name);
-    text_printf(&t, "  void *%s = load(\"%s\", %s, %s_bytes_%s(%s));\n", p->name, p->name, file, name, p->name, values);
+    text_printf(&t, "  const int64_t bytes_%s = %s_bytes_%s(%s);\n", p->name, name, p->name, values);
+    text_printf(&t, "  void *arg_%s = load(\"%s\", ", p->name, p->name);
+    if (p->kind == KIND_WORKSPACE) text_put(&t, "NULL");
+    else text_printf(&t, "given(argc, argv, \"\", \"%s\")", p->name);
+    text_printf(&t, ", bytes_%s);\n", p->name);
   }
   text_printf(&t, "  %s_launch(", name);
-  for (int i = 0; i < s->n; i++) text_printf(&t, "%s, ", at(s, i)->name);
+  for (int i = 0; i < s->n; i++) text_printf(&t, "arg_%s, ", at(s, i)->name);
   text_put(&t, "stream);\n  CHECK(aclrtSynchronizeStream(stream));\n");
   for (int i = 0; i < s->n; i++) {
     const LaunchedParam *p = at(s, i);
     if (p->kind == KIND_TENSOR)
-      text_printf(&t, "  if ((file = given(n, v, \"-o\", \"%s\"))) save(\"%s\", file, %s, %s_bytes_%s(%s));\n", p->name,
-                  p->name, p->name, name, p->name, values);
-    if (!rt_is_scalar(p->kind)) text_printf(&t, "  aclrtFree(%s);\n", p->name);
+      text_printf(&t,
+                  "  file = given(argc, argv, \"-o\", \"%s\");\n"
+                  "  if (file) save(\"%s\", file, arg_%s, bytes_%s);\n",
+                  p->name, p->name, p->name, p->name);
+    if (!rt_is_scalar(p->kind)) text_printf(&t, "  aclrtFree(arg_%s);\n", p->name);
   }
   text_put(&t, "  aclrtDestroyStream(stream);\n  return 0;\n}\n");
   return text_str(&t);

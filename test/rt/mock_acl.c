@@ -8,6 +8,7 @@
  *   MOCK_RUN=none       kernels do nothing               MOCK_FAULT=kernel    that kernel fails with 507015
  *   MOCK_LOG=FILE       one line a call                  MOCK_MEMORY=BYTES    what a device can allocate */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ typedef struct Launch {
 } Launch;
 typedef struct { int device, error; Launch *first, **last; } Stream;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the counters and the queues */
 static int initialised;
 static Stream defaults[16];
 static size_t allocated;
@@ -67,7 +69,10 @@ static int failed(int code, const char *fmt, ...) {
 int aclInit(const char *config) {
   (void)config;
   logged("aclInit\n");
-  return initialised++ ? REPEATED : 0;
+  pthread_mutex_lock(&lock);
+  int before = initialised++;
+  pthread_mutex_unlock(&lock);
+  return before ? REPEATED : 0;
 }
 
 int aclrtGetDeviceCount(uint32_t *n) {
@@ -97,7 +102,9 @@ static void start(Stream *s, int device) {
 
 static Stream *of(void *stream) {
   Stream *s = stream ? stream : &defaults[current < 0 ? 0 : current];
+  pthread_mutex_lock(&lock);
   if (!s->last) start(s, current < 0 ? 0 : current);
+  pthread_mutex_unlock(&lock);
   return s;
 }
 
@@ -122,7 +129,7 @@ int aclrtMalloc(void **out, size_t bytes, int policy) {
   size_t *block = malloc(bytes + 64);
   memset(block, 0xa5, bytes + 64); /* nobody may count on zeros */
   *block = bytes;
-  allocated += bytes;
+  __atomic_fetch_add(&allocated, bytes, __ATOMIC_RELAXED);
   *out = (char *)block + 64;
   logged("malloc %zu on %d\n", bytes, current);
   return 0;
@@ -130,7 +137,7 @@ int aclrtMalloc(void **out, size_t bytes, int policy) {
 
 int aclrtFree(void *p) {
   size_t *block = (size_t *)((char *)p - 64);
-  allocated -= *block;
+  __atomic_fetch_sub(&allocated, *block, __ATOMIC_RELAXED);
   free(block);
   return 0;
 }
@@ -167,8 +174,10 @@ void mock_launch(const MockKernel *k, MockBytes bytes, uint32_t blocks, void *st
   Launch *l = calloc(1, sizeof *l);
   *l = (Launch){.k = k, .bytes = bytes};
   memcpy(l->v, values, sizeof *values * (size_t)k->n);
+  pthread_mutex_lock(&lock);
   *s->last = l;
   s->last = &l->next;
+  pthread_mutex_unlock(&lock);
 }
 
 static void put_file(const char *path, const void *data, size_t n) {
@@ -227,6 +236,7 @@ static int simulate(const Launch *l) {
 
 int aclrtSynchronizeStream(void *stream) {
   Stream *s = of(stream);
+  pthread_mutex_lock(&lock);
   while (s->first) {
     Launch *l = s->first;
     if (!(s->first = l->next)) s->last = &s->first;
@@ -238,5 +248,6 @@ int aclrtSynchronizeStream(void *stream) {
   }
   int error = s->error;
   s->error = 0;
+  pthread_mutex_unlock(&lock);
   return error;
 }
