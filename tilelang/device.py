@@ -8,6 +8,7 @@ back.
 """
 
 import atexit
+import functools
 import json
 import os
 import sys
@@ -80,16 +81,16 @@ def _error_of(found):
     return (CompileError if all(d.code == "TL1101" for d in found) else DeviceError)(found)
 
 
-def _torch_stream(index):
-    """The address of torch_npu's current stream on a card."""
-    module = sys.modules.get("torch_npu")
+@functools.cache
+def _torch_stream():
+    """A function of a card's number: the address of torch_npu's current stream there."""
+    inside = getattr(sys.modules.get("torch_npu"), "_C", None)
     for name in ("_npu_getCurrentRawStreamNoWait", "_npu_getCurrentRawStream"):
-        get = getattr(getattr(module, "_C", None), name, None)
-        if get is not None:
-            return get(index)
+        if hasattr(inside, name):
+            return getattr(inside, name)
     import torch
 
-    return torch.npu.current_stream(index).npu_stream
+    return lambda index: torch.npu.current_stream(index).npu_stream
 
 
 def _current_card():
@@ -218,7 +219,7 @@ class Launcher:
             file, line = (frame.f_code.co_filename, frame.f_lineno) if frame else ("?", 0)
             name = self.files.get(file) or self.files.setdefault(file, _short(file))
             with self.lock:
-                said = loaded.launch(values, card, _torch_stream(card), 0, self.blocking, 0, 0, name, line)
+                said = loaded.launch(values, card, _torch_stream()(card), 0, self.blocking, 0, 0, name, line)
         if said is not None:
             found = from_core(json.loads(said), {})
             for d in found:

@@ -6,7 +6,8 @@
  *
  *   MOCK_DEVICES=N      number of devices (2)            MOCK_SOC=NAME        what aclrtGetSocName says (Ascend910B2)
  *   MOCK_RUN=none       kernels do nothing               MOCK_FAULT=kernel    that kernel fails with 507015
- *   MOCK_LOG=FILE       one line a call                  MOCK_MEMORY=BYTES    what a device can allocate */
+ *   MOCK_LOG=FILE       one line a call                  MOCK_MEMORY=BYTES    what a device can allocate
+ *   MOCK_REFUSE=NAME    that call fails */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>
@@ -66,6 +67,11 @@ static int failed(int code, const char *fmt, ...) {
   return last_error = code;
 }
 
+static int refuses(const char *call) {
+  const char *name = getenv("MOCK_REFUSE");
+  return name && !strcmp(name, call) ? failed(BAD_PARAM, "EE1001: %s is refused", call) : 0;
+}
+
 int aclInit(const char *config) {
   (void)config;
   logged("aclInit\n");
@@ -109,6 +115,7 @@ static Stream *of(void *stream) {
 }
 
 int aclrtCreateStream(void **out) {
+  if (refuses("aclrtCreateStream")) return BAD_PARAM;
   Stream *s = *out = malloc(sizeof *s);
   start(s, current);
   logged("stream on %d\n", current);
@@ -143,6 +150,7 @@ int aclrtFree(void *p) {
 }
 
 int aclrtMemcpy(void *to, size_t room, const void *from, size_t bytes, int kind) {
+  if (refuses("aclrtMemcpy")) return BAD_PARAM;
   if (bytes > room) return failed(BAD_PARAM, "copy of %zu bytes into %zu", bytes, room);
   if (kind < 1 || kind > 2) return failed(BAD_PARAM, "memcpy kind %d", kind);
   memcpy(to, from, bytes);

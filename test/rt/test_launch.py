@@ -240,6 +240,10 @@ ERRORS = """
             print(e.code, e.diagnostics[0].line, e.diagnostics[0].text, e.diagnostics[0].fix, sep="|")
 
     small, large = random(8, 64), random(800, 64)
+    for call in ("aclrtCreateStream", "aclrtMemcpy"):
+        os.environ["MOCK_REFUSE"] = call
+        attempt(compile(scaled(), out_idx=[1]), small, 2.0)
+    del os.environ["MOCK_REFUSE"]
     k = compile(scaled(), out_idx=[1], device="ascend:1")
     assert np.array_equal(k(small, 2.0), 2 * small)
     attempt(compile(scaled(), out_idx=[1], device="ascend:7"), small, 2.0)
@@ -266,6 +270,9 @@ def test_cards_chips_and_errors(run):
     out, log = run(ERRORS)
     said, line = out.splitlines(), place("def scaled(A")
     assert "launch scaled_kernel blocks 1 on 1 stream" in log
+    assert [s.partition("|")[0] for s in said[:2]] == ["TL1109", "TL1109"]
+    assert "aclrtCreateStream failed with 107000: EE1001" in said[0] and "aclrtMemcpy to the device failed" in said[1]
+    said = said[2:]
     assert said[0].startswith("TL1107|") and "there is no device 7; the runtime sees 2" in said[0]
     assert said[1] == f'TL1113|{line}|@scaled is made for 950, the device is a 910B2|compile it with chip="910B2"'
     assert said[2].startswith("TL1111|") and "204800 bytes" in said[2] and "EL0004" in said[2]
@@ -276,6 +283,21 @@ def test_cards_chips_and_errors(run):
 
 def place(what, text=KERNELS):
     return next(i for i, line in enumerate(text.splitlines(), 1) if what in line)
+
+
+@pytest.mark.parametrize("made, says", [("echo nothing", "does not load: "),
+                                        ("echo 'int x;' | cc -shared -fPIC -x c - -o /dev/stdout",
+                                         "is not a kernel that tlc built")])
+def test_a_library_that_is_no_kernel(run, card, made, says):
+    card.compiler("case \"$*\" in *--version*) echo 1; exit 0;; *-fsyntax-only*) exit 1;; esac\n"
+                  f"for last; do :; done\n{made} > $last")
+    out, _ = run("""
+        try:
+            compile(scaled(), out_idx=[1])(random(8, 64), 2.0)
+        except DeviceError as e:
+            print(e.code, e.diagnostics[0].text)
+        """)
+    assert out.startswith("TL1108") and says in out
 
 
 @pytest.mark.parametrize("env, says", [({"MOCK_DEVICES": 0}, "TL1107 the runtime sees no device"),
