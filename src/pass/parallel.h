@@ -53,6 +53,7 @@ typedef struct {
 typedef struct {
   bool ok;
   const char *why, *fix;       /* when not ok */
+  bool column;                 /* not ok only because the last index does not move */
   IrRegion r;
   int8_t axis[IR_MAX_RANK];    /* axis that dimension d runs over, -1: fixed */
   uint32_t span;               /* set of axes */

@@ -173,10 +173,12 @@ Access par_classify(Par *v, IrBuf *buf, IrExpr **idx, uint32_t mask) {
     last_dim = d;
   }
   for (int d = last_dim + 1; last_dim >= 0 && d < buf->rank; d++)
-    if (!ir_is_int(buf->shape[d], 1))
+    if (!ir_is_int(buf->shape[d], 1)) {
+      a.column |= a.ok;
       refuse(&a,
              arena_printf(v->p->arena, "the elements of %%%s lie a row apart: its last index does not move", buf->name),
              "keep such a column in a tile of its own, one element a row");
+    }
   IrRows rows;
   if (a.ok && !ir_rows(v->k, &a.r, &rows))
     refuse(&a, arena_printf(v->p->arena, "the box of %%%s has more than two strides", buf->name),

@@ -136,12 +136,28 @@ static void store_value(Par *v, const Work *w, Val x, const Access *a) {
   par_release(v, x.temp);
 }
 
-/* `to[..] = from[..]`, perhaps with a conversion between floats, as one copy. */
+/* The matrix that r is the upper left part of, and not all of; false: r is no such part. */
+static bool rest_of_tile(const IrRegion *r, IrRegion *tile) {
+  bool part = false;
+  *tile = *r;
+  for (int d = r->buf->rank - 2; d < r->buf->rank; d++) {
+    if (d < 0 || !ir_is_int(r->off[d], 0)) return false;
+    part |= !ir_expr_equal(r->ext[d], r->buf->shape[d]);
+    tile->ext[d] = r->buf->shape[d];
+  }
+  return part;
+}
+
+/* `to[..] = from[..]`, perhaps with a conversion between floats, as one copy. Into L1 also a column: its DMA writes whole
+ * blocks, so a tile that holds nothing yet is cleared, as the first load of a part of it clears it in a copy. */
 static bool direct_copy(Par *v, const Work *w, IrExpr *val, const Access *to) {
   IrExpr *x = val->op == EX_CAST ? val->arg[0] : val;
-  if (x->op != EX_LOAD || !to->ok || (x->buf->space == SPACE_GM && w->buf->space == SPACE_GM)) return false;
+  if (x->op != EX_LOAD || (x->buf->space == SPACE_GM && w->buf->space == SPACE_GM)) return false;
+  bool to_l1 = x->buf->space == SPACE_GM && w->buf->space == SPACE_L1;
+  IrRegion tile;
+  bool first = to_l1 && rest_of_tile(&to->r, &tile) && par_never_written(v->p, w->buf, v->stmt, v);
   Access from = par_classify(v, x->buf, x->idx, ~0u);
-  if (!from.ok || from.span != v->full) return false;
+  if (from.span != v->full || !(from.ok || (to_l1 && from.column)) || !(to->ok || (first && to->column))) return false;
   if (x != val) {
     bool floats = dtype_is_float(x->type) && dtype_is_float(val->type);
     bool moves = !vector_space(x->buf->space) || !vector_space(w->buf->space) || x->buf->space == SPACE_FRAGMENT;
@@ -151,6 +167,7 @@ static bool direct_copy(Par *v, const Work *w, IrExpr *val, const Access *to) {
     if (reads_other_elements(v, w, x)) return false;
     if (par_same_region(&from.r, &to->r)) return true; /* nothing to do */
   }
+  if (first) par_emit(v, OP_FILL, 2, sca(ir_int(v->k, w->buf->type, 0)), reg(tile));
   par_emit(v, OP_COPY, 2, reg(from.r), reg(to->r));
   if (w->buf->space == SPACE_GM) v->gm.len = 0;
   return true;

@@ -45,6 +45,27 @@ def test_a_row_into_a_column_and_the_rest_is_the_pad():
     assert np.array_equal(run(column, x, out_idx=[1]), np.repeat(want[:, None], 8, 1))
 
 
+def test_elements_of_a_tensor_into_a_part_of_a_tile_of_l1():
+    """The first part that is stored clears the tile, as the first copy of a part does."""
+
+    @T.prim_func
+    def outer(A: T.Tensor((32, 3), "float16"), B: T.Tensor((3, 48), "float16"), C: T.Tensor((32, 48), "float32")):
+        with T.Kernel(1, is_npu=True) as (cid, _):
+            a, b = T.alloc_L1((32, 32), "float16"), T.alloc_L1((32, 48), "float16")
+            c = T.alloc_L0C((32, 48), "float32")
+            with T.Scope("C"):
+                for k in T.serial(3):
+                    for i in T.Parallel(32):
+                        a[i, 0] = A[i, k]
+                    for j in T.Parallel(48):
+                        b[0, j] = B[k, j]
+                    T.gemm_v0(a, b, c, init=(k == 0))
+                T.copy(c, C)
+
+    a, b = rand(32, 3, dtype="float16"), rand(3, 48, dtype="float16")
+    assert np.allclose(run(outer, a, b, out_idx=[2]), a.astype("float32") @ b.astype("float32"), atol=1e-5)
+
+
 @pytest.mark.parametrize("rows", [(16, 16), (16, 1), (24, 40)])
 def test_rows_of_l1_that_nothing_was_loaded_into_are_zero(rows):
     n, m = rows
