@@ -203,7 +203,7 @@ class Kernel:
         loaded = time.perf_counter()
         ok = ok and p.lower(
             chip=self.chip,
-            no_auto_sync=builder.hand_sync and not asked,
+            no_auto_sync=not asked and (asked is not None or builder.hand_sync),
             no_auto_memory=self.pass_configs.get(PassConfigKey.TL_ASCEND_MEMORY_PLANNING) is False,
             keep_text=keep_text,
         )

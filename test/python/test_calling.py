@@ -289,6 +289,31 @@ def test_keys_are_strings():
     assert key == "tl.ascend_auto_sync" and {key: 1}["tl.ascend_auto_sync"] == 1 and f"{key}" == "tl.ascend_auto_sync"
 
 
+def test_what_pass_configs_switch_off():
+    """Off means that the author did it: no flag is added, no address is used twice."""
+    key = tilelang.PassConfigKey
+
+    @T.prim_func
+    def twice(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32")):
+        with T.Kernel(1):
+            for i in T.serial(2):
+                a, b = T.alloc_ub((256,), "float32"), T.alloc_ub((256,), "float32")
+                T.copy(A[i * 256], a)
+                T.tile.exp(b, a)
+                T.copy(b, B[i * 256])
+
+    def compiled(**configs):
+        return tilelang.compile(twice, out_idx=[1], pass_configs={key[k]: v for k, v in configs.items()})
+
+    x = np.linspace(0, 1, 512, dtype="float32")
+    for on in ({}, {"TL_ASCEND_AUTO_SYNC": True}, {"TL_ASCEND_MEMORY_PLANNING": False}):
+        np.testing.assert_allclose(compiled(**on)(x), np.exp(x), rtol=1e-5)
+    off = compiled(TL_ASCEND_AUTO_SYNC=False)
+    assert "flag" not in off.ir("lowered")
+    with pytest.raises(tilelang.KernelFault, match="TL0805"):
+        off(x)
+
+
 def test_views():
     kernel = copy_kernel((1, 16), "int32")
     data = array.array("i", range(16))
