@@ -310,11 +310,12 @@ def test_row_expand(dtype, name, op):
     same(run(by_chunks, a, blocks, out=(a.shape, dtype)), want)
 
 
+@pytest.mark.parametrize("name", ["brcb", "brcb_experiment"])
 @pytest.mark.parametrize("dtype", TWO)
-def test_brcb(dtype):
+def test_brcb(dtype, name):
     a = numbers(dtype, (64,))
     c0 = 32 // a.itemsize
-    got = run(lambda c, a: T.tile.brcb_experiment(c, a, 8, 1, 8), a, out=((64, c0), dtype))
+    got = run(lambda c, a: getattr(T.tile, name)(c, a, 8, 1, 8), a, out=((64, c0), dtype))
     same(got, np.repeat(a[:, None], c0, 1))
 
 

@@ -234,14 +234,17 @@ def transpose(dst, src):
     put(what, "transpose", [region_of(src, what)], region_of(dst, what))
 
 
-def brcb_experiment(dst, src, repeat_times, dst_blk_stride=1, dst_repeat_stride=8):
+def brcb(dst, src, repeat_times, dst_blk_stride=1, dst_repeat_stride=8):
     """Element k of src fills the 32-byte block k of dst; 8 blocks a repeat."""
-    what = "T.tile.brcb_experiment"
+    what = "T.tile.brcb"
     n = 8 * _known(repeat_times, "repeat_times", what)
     if (value_of(dst_blk_stride), value_of(dst_repeat_stride)) not in ((1, 8), (0, 8)):
         fail(1002, f"{what} with block stride {show(dst_blk_stride)}, repeat stride {show(dst_repeat_stride)}")
     d, s = flat(dst, what), flat(src, what)
     put(what, "brcb", [first(s, n, what)], first(d, n * _c0(d.dtype), what))
+
+
+brcb_experiment = brcb
 
 
 def _by_rows(name, op):

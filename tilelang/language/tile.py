@@ -1,7 +1,7 @@
 """T.tile.*: operations on whole tiles in UB, destination first.
 
 `_TABLE` gives for each function the op of src/ir/ops.def and the order of its operands in the call; test/python checks
-that every op named here exists. Functions of the dialect that have no op yet are in `_NOT_YET`: an error by name.
+that every op named here exists.
 """
 
 from ..errors import UnknownNameError, fail, nearest, warn
@@ -42,8 +42,6 @@ _TABLE = {
     "cos": ("cos", "r"),
     "pow": ("pow", "re"),
 }
-
-_NOT_YET = ["brcb"]
 
 
 def _count(ext):
@@ -261,9 +259,7 @@ def clamp_min(out, buffer, low, count=None):
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
-    if name in _NOT_YET:
-        fail(1002, f"T.tile.{name} is not supported yet: the chip model has no op for it", kind=UnknownNameError)
-    near = nearest(name, list(_TABLE) + [n for n in globals() if callable(globals()[n])] + _NOT_YET)
+    near = nearest(name, list(_TABLE) + [n for n in globals() if callable(globals()[n])])
     fail(
         1001,
         f"T.tile has no '{name}'",
