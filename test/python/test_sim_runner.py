@@ -349,7 +349,7 @@ def test_conformance_report(tmp_path):
         )
     )
     (progs / "unknown.py").write_text(PROGRAM.replace("T.tile.add(a, a, b)", "T.tile.frobnicate(a, a, b)"))
-    (progs / "slow.py").write_text("import time\ntime.sleep(600)\n")
+    (progs / "slow.py").write_text(PROGRAM + "\nimport time\ntime.sleep(600)\n")
     (progs / "part.py").write_text("def f(): pass\n")
     (progs / "test_cases.py").write_text(
         textwrap.dedent(
@@ -378,6 +378,8 @@ def test_conformance_report(tmp_path):
         ("test_cases.py", "test_n[2]"): "error",
         ("test_cases.py", "test_skipped"): "skipped",
     }
+    slow = next(r for r in data["results"] if r["file"] == "slow.py")
+    assert "in code of its own, outside any kernel, 1 kernel run done" in slow["reason"] and slow["run_seconds"] > 0
     assert data["summary"]["files"] == {"pass": 1, "wrong numbers": 2, "unsupported": 1, "time-out": 1, "error": 1}
     text, page = (out / "report.txt").read_text(), (out / "report.html").read_text()
     assert "frobnicate" in text and "frobnicate" in page and "http" not in page

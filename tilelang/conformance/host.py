@@ -16,6 +16,9 @@ from ..sim import record
 from . import outcome
 
 
+_KEPT = ("compile_seconds", "run_seconds", "kernels", "calls", "instructions")
+
+
 class Catch:
     """A pytest plugin: what was collected, and how the one case ended."""
 
@@ -80,20 +83,34 @@ def child(job, result_path):
     os.chdir(os.path.dirname(job["path"]))
     os.environ["TILELANG_CHECKS"] = "1" if job.get("checks", True) else "0"
     record.clear()
+    record.keep_in = job["log"] + ".kernels"
     began = time.perf_counter()
     found = (run_script if job["kind"] == "script" else run_pytest)(job)
     result = found if isinstance(found, dict) else {"status": found[0], "reason": found[1]}
     result["seconds"] = time.perf_counter() - began
-    result.update({k: record.seen[k] for k in ("compile_seconds", "run_seconds", "kernels", "calls", "instructions")})
+    result.update({k: record.seen[k] for k in _KEPT})
     sys.stdout.flush()
     sys.stderr.flush()
     with open(result_path, "w", encoding="utf-8") as f:
         json.dump(result, f)
 
 
+def where(path):
+    """What a program had done that was ended: {"where": a sentence, and the numbers of its record}."""
+    try:
+        with open(path, encoding="utf-8") as f:
+            seen = json.load(f)
+    except (OSError, ValueError):
+        return {"where": "no kernel had begun"}
+    n, seconds = seen["calls"], f"{seen['run_seconds']:.1f} s"
+    ran = f"{n} kernel run{'s' * (n != 1)} done in {seconds}"
+    at = "inside a kernel" if seen["inside"] else "in code of its own, outside any kernel"
+    return {"where": f"{at}, {ran}", **{k: seen[k] for k in _KEPT}}
+
+
 def one(job):
     """The result of a job, as a dict."""
-    result_path = job["log"] + ".json"
+    result_path, kernels_path = job["log"] + ".json", job["log"] + ".kernels"
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
@@ -117,15 +134,18 @@ def one(job):
         time.sleep(0.01)
     result = {"status": "error", "reason": "the process left no result", "seconds": time.monotonic() - began}
     if late:
-        result.update(status="time-out", reason=f"not done after {job['timeout']} s")
+        result.update(where(kernels_path), status="time-out")
+        result["reason"] = f"not done after {job['timeout']} s: {result['where']}"
     elif os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        result.update(status="crash", reason=f"ended by {signal.Signals(number).name}")
+        result.update(where(kernels_path), status="crash")
+        result["reason"] = f"ended by {signal.Signals(number).name}: {result['where']}"
     elif os.path.exists(result_path):
         with open(result_path, encoding="utf-8") as f:
             result = json.load(f)
-    if os.path.exists(result_path):
-        os.remove(result_path)
+    for path in (result_path, kernels_path):
+        if os.path.exists(path):
+            os.remove(path)
     result["megabytes"] = usage.ru_maxrss / 1024
     return result
 

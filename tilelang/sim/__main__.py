@@ -16,7 +16,7 @@ def arguments():
     p.add_argument(
         "--checks", choices=("on", "off"), help="races, bounds, uninitialised reads: on unless said otherwise"
     )
-    p.add_argument("--record", metavar="FILE", help="write seconds, kernels and failures as JSON at the end")
+    p.add_argument("--record", metavar="FILE", help="keep seconds, kernels and failures there, as JSON")
     p.add_argument("-m", dest="module", action="store_true", help="the program is a module, such as pytest")
     p.add_argument("program", help="a Python file, or a module after -m")
     p.add_argument("rest", nargs=argparse.REMAINDER, help="arguments of the program")
@@ -42,6 +42,7 @@ def main():
     before = os.environ.get("PYTEST_PLUGINS")
     os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, [before, "tilelang.sim.pytest_plugin"]))
     install()
+    record.keep_in = args.record
     try:
         if args.module:
             sys.argv = [args.program, *args.rest]

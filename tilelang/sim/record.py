@@ -1,17 +1,19 @@
 """What happened in a process: seconds in the compiler and in the simulator, kernels,
 and failures that a program swallowed.
 
-`python -m tilelang.sim --record FILE` and the conformance report read it.
+`python -m tilelang.sim --record FILE` and the conformance report read it. The file is written when a kernel begins and
+when it ends, so that it says where a program was that did not come to its end.
 """
 
 import json
+import os
 import time
 
 _EMPTY = {
-    "compile_seconds": 0.0, "run_seconds": 0.0, "kernels": 0, "calls": 0, "instructions": 0, "mismatches": [],
-    "faults": [],
-    "errors": [],
+    "compile_seconds": 0.0, "run_seconds": 0.0, "kernels": 0, "calls": 0, "instructions": 0, "inside": 0,
+    "mismatches": [], "faults": [], "errors": [],
 }  # fmt: skip
+keep_in = None  # a path
 seen = {k: list(v) if isinstance(v, list) else v for k, v in _EMPTY.items()}
 
 
@@ -21,8 +23,15 @@ def clear():
 
 
 def write(path):
-    with open(path, "w", encoding="utf-8") as f:
+    with open(f"{path}.part", "w", encoding="utf-8") as f:
         json.dump(seen, f)
+    os.replace(f"{path}.part", path)
+
+
+def _inside(step):
+    seen["inside"] += step
+    if keep_in:
+        write(keep_in)
 
 
 def first_line(e):
@@ -39,6 +48,7 @@ def _note(kind, e):
 
 def _timed(key, kind, fn, count):
     def call(self, *args, **kwargs):
+        _inside(1)
         began = time.perf_counter()
         try:
             return fn(self, *args, **kwargs)
@@ -50,6 +60,7 @@ def _timed(key, kind, fn, count):
             seen[count] += 1
             if key == "run_seconds":
                 seen["instructions"] += (self.last_run or {}).get("instructions", 0)
+            _inside(-1)
 
     return call
 
