@@ -176,6 +176,27 @@ static void only_first_core(IrKernel *k, IrBlock *b) {
   }
 }
 
+typedef struct { const IrVar *var; bool found; } VarUse;
+static void find_var(IrExpr *e, void *user) {
+  VarUse *u = user;
+  u->found |= e->op == EX_VAR && e->var == u->var;
+}
+static void find_var_expr(IrExpr **e, void *user) { ir_walk_expr(*e, find_var, user); }
+static bool find_var_stmt(IrStmt *s, void *user) {
+  ir_stmt_exprs(s, find_var_expr, user);
+  return !((VarUse *)user)->found;
+}
+
+/* The kernel names its vector cores and does not tell them apart. */
+static void warn_same_work(PassCtx *p, IrStmt *vector) {
+  VarUse u = {p->k->vid, false};
+  ir_walk(&vector->body, find_var_stmt, &u);
+  if (u.found) return;
+  Diag *g = diag_add(p->diags, DIAG_VID_UNUSED, p->k->loc,
+                     "both vector cores of a block do the same work: %%%s is not used", u.var->name);
+  diag_fix(p->diags, g, "give each core its part of the rows, such as rows // 2 from %s * (rows // 2)", u.var->name);
+}
+
 /* ---- driver --------------------------------------------------------------------------------------------------- */
 
 static int sides_below(IrBlock *b) {
@@ -232,6 +253,7 @@ bool pass_split(PassCtx *p) {
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;
   if (cube) keep_only(p, cube);
   if (vector) keep_only(p, vector);
+  if (vector && k->vid) warn_same_work(p, vector);
   if ((handed || (cube && !by_hand)) && vector && !k->vid) {
     k->vid = ir_new_var(k, "vid", DT_I32, VAR_VID, k->loc);
     if (!split_share(p, vector)) {

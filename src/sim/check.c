@@ -2,9 +2,10 @@
  *
  * An access is a fault when its bytes hold no value (uninitialised), when they held one that was covered through
  * another buffer at the same address (lost), or when another access to one of them is not ordered before it (race): by
- * another pipe without a flag, by another core without a cross-core flag, or by pipe V itself without a barrier.
- * Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them when all blocks are
- * done. */
+ * another pipe without a flag, by another core without a cross-core flag, or by pipe V itself without a barrier. Two
+ * cores that write the same values to the same place in GM do no harm, whatever their order; such a write is judged when
+ * it has happened. Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them when
+ * all blocks are done. */
 #include "machine.h"
 
 #include <stdio.h>
@@ -210,9 +211,24 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   if (values && (s || b->undefined) && shadow_undefined(m, s, b, lo, hi, &h)) report_undefined(t, b, &h);
   else if (values && b->owner && shadow_lost(s, lo, hi, b->owner, &h)) report_lost(t, b, &h);
   if (!s && !b->hazard) return;
-  uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe);
-  if (shadow_conflict(m, s, b, lo, hi, comp, lane_kind(kind), c->pipe[t->pipe].seen, pipe_info[t->pipe].in_order, &h))
-    report_race(t, b, kind, &h);
+  uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe), *seen = c->pipe[t->pipe].seen;
+  bool in_order = pipe_info[t->pipe].in_order;
+  LaneKind lane = lane_kind(kind);
+  if (shadow_conflict(m, s, b, lo, hi, comp, lane, seen, in_order, false, &h)) report_race(t, b, kind, &h);
+  if (s || lane != LANE_WRITE || !shadow_conflict(m, s, b, lo, hi, comp, lane, seen, in_order, true, &h)) return;
+  vec_push(&m->arena, &m->twice, ((TwiceWritten){*t, b, kind, lo, hi, h}));
+  for (int64_t i = lo; i < hi; i++) vec_push(&m->arena, &m->before, b->gm[i]);
+}
+
+void observe_done(Core *c) {
+  Machine *m = c->m;
+  const uint8_t *before = m->before.data;
+  for (uint32_t i = 0; i < m->twice.len; i++) {
+    TwiceWritten *w = &m->twice.data[i];
+    if (memcmp(before, w->buf->gm + w->lo, (size_t)(w->hi - w->lo))) report_race(&w->by, w->buf, w->kind, &w->hit);
+    before += w->hi - w->lo;
+  }
+  m->twice.len = m->before.len = 0;
 }
 
 static void mark(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t lo, int64_t hi) {

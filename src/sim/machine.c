@@ -45,6 +45,7 @@ static void s_store(Core *c, const Code *q) {
   }
   if (c->m->sim->checks) observe_element(c, el, at);
   scalar_store(b->type, buf_ptr(c, b, at), c->reg[q->d]);
+  if (c->m->twice.len) observe_done(c);
 }
 
 /* Puts an instruction into its pipe's queue, or does it at once if it is S's own. false: S must wait. */

@@ -182,6 +182,11 @@ extern const HostKernels host_avx2, host_avx512;
 
 typedef struct Shadow Shadow;
 
+typedef struct {
+  int64_t lo, hi;
+  uint32_t key, who, tick;
+} Hit; /* bytes of a range, and the access before: lane key, who, when */
+
 typedef enum {
   TOUCH_READ,      /* must hold values */
   TOUCH_READ_ANY,  /* read, but whether it holds values does not matter */
@@ -277,6 +282,14 @@ typedef struct { /* an access to a GM tensor that several blocks touch */
   int64_t at, len, count, stride;
 } GmAccess;
 
+typedef struct { /* bytes that another core writes too, in no order */
+  Toucher by;
+  const SimBuf *buf;
+  TouchKind kind;
+  int64_t lo, hi;
+  Hit hit;
+} TwiceWritten;
+
 typedef struct Machine {
   struct Sim *sim;
   Arena arena;    /* lives as long as the worker */
@@ -292,6 +305,8 @@ typedef struct Machine {
   int32_t block_faults; /* in the block under way */
   bool hung;            /* a set found no room: what does not move later is its fault */
   Vec(GmAccess) log;
+  Vec(TwiceWritten) twice; /* by the instruction under way */
+  Vec(uint8_t) before;     /* the bytes they had */
   int64_t budget, spin; /* backward jumps left: in all, and until S does something others can see */
   int64_t instructions, gm_read, gm_write;
   uint64_t random;      /* state, with a seeded schedule */
@@ -397,14 +412,11 @@ void shadow_reset(Machine *m, Shadow *s); /* a new block: no byte holds a value 
 struct GmShadow *gm_shadow_new(Machine *m);
 void gm_shadow_reset(Machine *m);
 
-typedef struct {
-  int64_t lo, hi;
-  uint32_t key, who, tick;
-} Hit; /* bytes of the range, and the access before: lane key, who, when */
 typedef enum { LANE_READ, LANE_WRITE, LANE_ATOMIC, LANE_KINDS } LaneKind;
-/* Bytes [lo, hi) of a local memory (b NULL) or a GM tensor. */
+/* Bytes [lo, hi) of a local memory (b NULL) or a GM tensor. twice: only writes after those of other cores, which the
+ * others leave out. */
 bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
-                     const uint32_t *seen, bool in_order, Hit *hit);
+                     const uint32_t *seen, bool in_order, bool twice, Hit *hit);
 bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, Hit *hit);
 void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
                  uint32_t tick, uint32_t who);
@@ -417,6 +429,7 @@ bool shadow_lost(const Shadow *s, int64_t lo, int64_t hi, uint8_t owner, Hit *hi
 /* check.c */
 void observe(Core *c, const Entry *e); /* look, then mark */
 void observe_element(Core *c, const Element *el, int64_t at);
+void observe_done(Core *c); /* the instruction or element store has happened */
 bool fault_known(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with); /* already reported: spare the text */
 Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const char *fmt, ...) TL_PRINTF(5, 6);
 void fault_other(Core *c, Fault *f, const char *fmt, ...) TL_PRINTF(3, 4);

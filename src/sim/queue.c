@@ -365,6 +365,7 @@ void issue(Core *c, Pipe p) {
     c->m->instructions++;
     if (c->m->sim->checks) observe(c, e);
     i->impl->exec(c, e);
+    if (c->m->twice.len) observe_done(c);
   } else {
     c->tainted = true;
   }

@@ -219,11 +219,12 @@ static bool lane_conflict(const Part *p, int lane, uint32_t limit, Hit *hit) {
 }
 
 bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
-                     const uint32_t *seen, bool in_order, Hit *hit) {
+                     const uint32_t *seen, bool in_order, bool twice, Hit *hit) {
   while (lo < hi) {
     Part p = part_at(m, s, b, lo, hi);
     for (int i = 0; i < p.page->n; i++) {
       uint32_t other = p.page->key[i] / LANE_KINDS, k = p.page->key[i] % LANE_KINDS;
+      if (twice != (kind == LANE_WRITE && k == LANE_WRITE && other / COMPS != comp / COMPS)) continue;
       if (other == comp && in_order) continue;
       if (k == (uint32_t)kind && kind != LANE_WRITE) continue;
       if (lane_conflict(&p, i, seen[other], hit)) return true;
