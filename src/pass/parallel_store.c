@@ -148,8 +148,8 @@ static bool rest_of_tile(const IrRegion *r, IrRegion *tile) {
   return part;
 }
 
-/* `to[..] = from[..]`, perhaps with a conversion between floats, as one copy. Into L1 also a column: its DMA writes whole
- * blocks, so a tile that holds nothing yet is cleared, as the first load of a part of it clears it in a copy. */
+/* `to[..] = from[..]`, perhaps with a conversion between floats, as one copy. Into L1 also a column: its DMA writes
+ * whole blocks, so a tile that holds nothing yet is cleared, as the first load of a part of it clears it in a copy. */
 static bool direct_copy(Par *v, const Work *w, IrExpr *val, const Access *to) {
   IrExpr *x = val->op == EX_CAST ? val->arg[0] : val;
   if (x->op != EX_LOAD || (x->buf->space == SPACE_GM && w->buf->space == SPACE_GM)) return false;
