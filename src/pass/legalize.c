@@ -69,27 +69,36 @@ void lg_statement(Lg *g, IrStmt *s) {
   g->warned = inner.warned;
 }
 
-static bool visit(IrStmt *s, void *user) {
-  PassCtx *p = user;
-  if (!is_ours(s)) return true;
+void lg_rewrite(PassCtx *p, IrStmt *s) {
   IrBlock body = {0};
   Lg g = {.p = p, .k = p->k, .a = p->arena, .s = s, .loc = s->loc, .out = &body};
-  if (!all_in_ub(&g, s)) return true;
+  if (!all_in_ub(&g, s)) return;
+  IrStmt *before = arena_new(p->arena, IrStmt);
+  *before = *s;
+  before->args = arena_array(p->arena, IrArg, s->n_args);
+  for (int i = 0; i < s->n_args; i++) before->args[i] = s->args[i];
   hoist_regions(&g, s);
   dispatch(&g);
-  if (g.failed) return true; /* the other statements are checked too */
+  if (g.failed) return; /* the other statements are checked too */
+  Rewrite *r = lg_remember(p, before, g.warned);
   while (g.allocs.first) {
     IrStmt *alloc = g.allocs.first, *at = p->k->body.first;
     while (at->op == ST_ALLOC) at = at->next; /* the side that holds s comes later at the latest */
     ir_remove(alloc);
     ir_insert_before(at, alloc);
+    lg_remember_alloc(p, r, alloc);
   }
+  lg_remember_body(r, body.first, body.last);
   while (body.first) {
     IrStmt *one = body.first;
     ir_remove(one);
     ir_insert_before(s, one);
   }
   ir_remove(s);
+}
+
+static bool visit(IrStmt *s, void *user) {
+  if (is_ours(s)) lg_rewrite(user, s);
   return true;
 }
 

@@ -9,6 +9,7 @@
  *   legalize_math.c    sine, cosine, power
  *   legalize_moved.c   gather, transpose, running sums
  *   legalize_sort.c    sorting
+ *   legalize_pieces.c  statements done again with less scratch
  *
  * A step works on a Nest, the box of its destination without dimensions of extent 1. Every operand (Opd) says which
  * dimension of its buffer each nest dimension walks, or that it repeats there. */
@@ -123,5 +124,12 @@ void lg_select(Lg *g);
 
 /* ---- reduce ---- */
 void lg_reduce(Lg *g);
+
+/* ---- pieces ---- */
+typedef struct Rewrite Rewrite;
+void lg_rewrite(PassCtx *p, IrStmt *s);                       /* instructions in place of s, remembered */
+Rewrite *lg_remember(PassCtx *p, IrStmt *from, bool warned);
+void lg_remember_alloc(PassCtx *p, Rewrite *r, IrStmt *alloc);
+void lg_remember_body(Rewrite *r, IrStmt *first, IrStmt *last); /* NULL: nothing was needed */
 
 #endif

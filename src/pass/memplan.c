@@ -343,5 +343,7 @@ bool pass_memplan(PassCtx *p) {
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (k->bufs.data[i]->view) k->bufs.data[i]->addr = ir_root(k->bufs.data[i])->addr;
   if (planned) ir_walk(&k->body, drop_unused, &c);
+  for (uint32_t i = 1; i < k->bufs.len && !planned; i++) /* as if it had not run */
+    if (!c.life[i].by_hand) k->bufs.data[i]->addr = -1;
   return planned;
 }

@@ -14,6 +14,7 @@ typedef struct {
   IrModule *module;
   IrKernel *k;
   Vec(Remark) remarks;
+  Vec(struct Rewrite *) rewrites; /* what legalize made of each statement, for pass_legalize_tighter */
   uint32_t n_user_bufs; /* buffers with smaller ids are the user's, the others are temporaries of passes */
   bool auto_sync;   /* default true; false: only hand-written flags */
   bool auto_memory; /* default true; false: buffers are packed one after another, no reuse */
@@ -35,6 +36,7 @@ typedef struct {
   bool (*run)(PassCtx *p); /* false after an error in p->diags */
   uint32_t needs, gives, breaks;
   const char *doc;
+  bool (*relieve)(PassCtx *p); /* after an error: changes the program so that the pass may succeed; false: it cannot */
 } Pass;
 
 extern const Pass pass_table[];
@@ -52,6 +54,7 @@ bool pass_split(PassCtx *p);
 bool pass_pipeline(PassCtx *p);
 bool pass_lower(PassCtx *p);
 bool pass_legalize(PassCtx *p);
+bool pass_legalize_tighter(PassCtx *p); /* halves the largest scratch; false: nothing to halve */
 bool pass_memplan(PassCtx *p);
 bool pass_sync(PassCtx *p);
 

@@ -15,7 +15,8 @@ const Pass pass_table[] = {
      "several buffers for what a pipelined loop loads and stores; the sides on different iterations"},
     {"lower", pass_lower, FACT_SIDES, 0, 0, "copies to DMA with tails, products to L0 tiles and mmad"},
     {"legalize", pass_legalize, FACT_SIDES, FACT_LOWERED, 0, "vector ops to forms the vector unit executes"},
-    {"memplan", pass_memplan, FACT_LOWERED, FACT_ADDRESSES, 0, "addresses from loop-aware live ranges"},
+    {"memplan", pass_memplan, FACT_LOWERED, FACT_ADDRESSES, 0, "addresses from loop-aware live ranges",
+     pass_legalize_tighter},
     {"sync", pass_sync, FACT_ADDRESSES, FACT_SYNCED, 0, "flags and barriers from byte ranges"},
 };
 const int pass_count = (int)TL_COUNT(pass_table);
@@ -49,6 +50,27 @@ static int resume(PassCtx *p, uint32_t *facts) {
   return -1;
 }
 
+/* Runs a pass, again as long as something relieves it. The errors of a run that is repeated are forgotten; those of the
+ * first run stay when all was in vain. */
+static bool run_pass(PassCtx *p, const Pass *pass) {
+  uint32_t errors = p->diags->n_errors, known = p->diags->list.len, remarks = p->remarks.len;
+  if (pass->run(p) && p->diags->n_errors == errors) return true;
+  if (!pass->relieve) return false;
+  uint32_t n_errors = p->diags->n_errors, n = p->diags->list.len;
+  Diag *first = arena_array(p->arena, Diag, n - known + 1);
+  if (n > known) memcpy(first, &p->diags->list.data[known], sizeof *first * (n - known));
+  while (pass->relieve(p)) {
+    p->diags->list.len = known;
+    p->diags->n_errors = errors;
+    if (pass->run(p) && p->diags->n_errors == errors) return true;
+  }
+  if (n > known) memcpy(&p->diags->list.data[known], first, sizeof *first * (n - known));
+  p->diags->list.len = n;
+  p->diags->n_errors = n_errors;
+  p->remarks.len = remarks;
+  return false;
+}
+
 bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
   uint32_t facts = 0;
   if (p->k->level == LEVEL_LOWERED) return true;
@@ -62,8 +84,7 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
       return false;
     }
     double t0 = now();
-    uint32_t before = p->diags->n_errors;
-    if (!pass->run(p) || p->diags->n_errors != before) return false;
+    if (!run_pass(p, pass)) return false;
     ir_renumber(p->k);
     p->k->stage = pass->name;
     double seconds = now() - t0;

@@ -545,3 +545,35 @@ def test_parallel_gathers(dtype, shape):
                 c[i, j] = a[i, j ^ 1]
 
         same(run(swapped, a, out=(shape, dtype)), a.reshape(m, n // 2, 2)[:, :, ::-1].reshape(shape))
+
+
+# ---- little room ----------------------------------------------------------------------------------------------------
+
+
+def test_scratch_that_has_no_room_is_done_in_pieces():
+    """The tiles leave 7 kB of UB; whole, the sum wants 32 kB of scratch and the sine of the rows 64 kB."""
+
+    @T.prim_func
+    def tight(
+        X: T.Tensor((128, 256), "float32"), Y: T.Tensor((60, 224), "float32"),
+        S: T.Tensor((128,), "float32"), M: T.Tensor((128,), "float32"), Z: T.Tensor((60, 224), "float32")):  # fmt: skip
+        with T.Kernel(1):
+            a, b = T.alloc_ub((128, 256), "float32"), T.alloc_ub((60, 224), "float32")
+            s, m = T.alloc_ub((128,), "float32"), T.alloc_ub((128,), "float32")
+            T.copy(X, a)
+            T.copy(Y, b)
+            T.reduce_sum(a, s, dim=1)
+            T.reduce_max(a, m, dim=1)
+            T.tile.sin(b, b)
+            T.copy(s, S)
+            T.copy(m, M)
+            T.copy(b, Z)
+            T.copy(a, X)
+
+    x, y = numbers("float32", (128, 256)), numbers("float32", (60, 224))
+    kernel = tilelang.compile(tight, out_idx=[2, 3, 4])
+    s, m, z = kernel(x.copy(), y)
+    assert "in pieces of" in kernel.explain()
+    np.testing.assert_allclose(s, x.sum(1), rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(m, x.max(1))
+    np.testing.assert_allclose(z, np.sin(y), rtol=1e-5, atol=1e-6)
