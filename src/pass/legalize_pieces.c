@@ -1,8 +1,8 @@
 /* legalize_pieces.c - statements whose scratch is too large for UB are done again, a piece of their rows at a time.
  *
- * The pass remembers what it wrote for each statement. When memplan finds no room in UB, the statements with the largest
- * scratch are taken back, put into a loop over pieces of the outermost dimension with half of it, and legalized again;
- * memplan then tries once more. So a kernel that fits stays as it is. */
+ * The pass remembers what it wrote for each statement. When memplan finds no room in UB, the statements with the
+ * largest scratch are taken back, put into a loop over pieces of the outermost dimension with half of it, and legalized
+ * again; memplan then tries once more. So a kernel that fits stays as it is. */
 #include "legalize.h"
 
 typedef struct Rewrite {
