@@ -362,7 +362,7 @@ static void check_op(Verifier *v, const IrStmt *s) {
   for (int i = 0; i < s->n_args; i++) {
     if (s->args[i].kind == ARG_SCALAR) check_expr(v, s->args[i].scalar);
     else check_region(v, &s->args[i].region);
-    if (i >= ir_n_in(s->op)) v->buf_written[s->args[i].region.buf->id] = true;
+    if (i >= ir_n_in(s->op)) v->buf_written[ir_root(s->args[i].region.buf)->id] = true;
   }
   for (int i = 0; i < s->n_attrs; i++)
     if (attr_info[s->attrs[i].key].value == 'e') check_expr(v, s->attrs[i].value);
@@ -401,7 +401,7 @@ static void check_layout(Verifier *v, const IrBuf *b) {
 
 static void check_address(Verifier *v, const IrBuf *b) {
   if (b->addr == -1) {
-    if (!v->lowered) return;
+    if (!v->lowered || b->space == SPACE_GM) return;
     Diag *g = bad(v, ADDR_MISSING, "%%%s in %s has no address", b->name, sname(b));
     diag_fix(v->d, g, "write `at` with a byte address, or let the memplan pass choose");
     return;
@@ -423,11 +423,11 @@ static void check_address(Verifier *v, const IrBuf *b) {
 static void check_view(Verifier *v, const IrBuf *b) {
   IrBuf *of = b->view;
   if (!use_buf(v, of)) return;
-  bool moved = v->lowered && (of->space != SPACE_UB || of->addr != b->addr);
-  if (of->space == SPACE_GM || of->space != b->space || moved) {
+  bool moved = v->lowered && b->space != SPACE_GM && (of->space != SPACE_UB || of->addr != b->addr);
+  if (of->space != b->space || moved) {
     Diag *g = bad(v, VIEW_PLACE, "%%%s in %s is a view of %%%s in %s%s", b->name, sname(b), of->name, sname(of),
                   of->space == b->space && of->addr != b->addr ? " and has another address" : "");
-    diag_fix(v->d, g, "a view and what it views are one place in ub");
+    diag_fix(v->d, g, "a view and what it views are one place, in ub or in gm");
     return;
   }
   int64_t have = ir_buf_bytes(of), want = ir_buf_bytes(b);
@@ -448,15 +448,38 @@ static bool too_many(const IrBuf *b, int64_t *elements) {
   return *elements > INT32_MAX;
 }
 
+static void size_term(IrExpr *e, void *user) {
+  const IrExpr **other = user;
+  if (e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind != VAR_PARAM)) *other = e;
+}
+
+static void check_size(Verifier *v, IrExpr *e, const char *of) {
+  IrExpr *other = NULL;
+  ir_walk_expr(e, size_term, &other);
+  if (other) {
+    Diag *g = bad(v, SIZE_TERMS, "the size `%s` of %s speaks of `%s`", expr_text(v, e), of, expr_text(v, other));
+    diag_fix(v->d, g, "use constants and scalar parameters");
+    return;
+  }
+  check_expr(v, e);
+  if (e->type == DT_I32 || e->type == DT_I64) return;
+  Diag *g = bad(v, SIZE_DTYPE, "the size `%s` of %s has dtype %s", expr_text(v, e), of, tname(e->type));
+  diag_fix(v->d, g, "make the parameter i32 or i64");
+}
+
 static void check_alloc(Verifier *v, const IrStmt *s) {
   const IrBuf *b = s->alloc.buf;
-  if (b->space == SPACE_GM) {
+  if (b->space == SPACE_GM && !b->view) {
     Diag *g = bad(v, ALLOC_GM, "%%%s is allocated in gm", b->name);
     diag_fix(v->d, g, "make it a parameter: `%%%s: gm %s%s workspace`", b->name, tname(b->type),
              shape_text(v, b->shape, b->rank));
   }
   for (int i = 0; i < b->rank; i++) {
     check_int(v, b->shape[i], "extent");
+    if (b->space == SPACE_GM) {
+      check_size(v, b->shape[i], arena_printf(v->a, "%%%s", b->name));
+      continue;
+    }
     if (!ir_is_const(b->shape[i])) {
       Diag *g = bad(v, LOCAL_DYNAMIC, "dimension %d of %%%s is `%s`, which is known only at launch", i, b->name,
                     expr_text(v, b->shape[i]));
@@ -510,7 +533,7 @@ static void check_store(Verifier *v, const IrStmt *s) {
     report(v, DIAG_INTERNAL, "an element of %%%s gets a value of dtype %s", s->store.buf->name,
            tname(s->store.value->type));
   check_element(v, s->store.buf, s->store.idx);
-  v->buf_written[s->store.buf->id] = true;
+  v->buf_written[ir_root(s->store.buf)->id] = true;
 }
 
 static void check_pipe_side(Verifier *v, const IrStmt *s, Pipe p) {
@@ -774,25 +797,6 @@ static void check_block(Verifier *v, IrBlock *b) {
 }
 
 /* ---- the head of the kernel --------------------------------------------------------------------------------- */
-
-static void size_term(IrExpr *e, void *user) {
-  const IrExpr **other = user;
-  if (e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind != VAR_PARAM)) *other = e;
-}
-
-static void check_size(Verifier *v, IrExpr *e, const char *of) {
-  IrExpr *other = NULL;
-  ir_walk_expr(e, size_term, &other);
-  if (other) {
-    Diag *g = bad(v, SIZE_TERMS, "the size `%s` of %s speaks of `%s`", expr_text(v, e), of, expr_text(v, other));
-    diag_fix(v->d, g, "use constants and scalar parameters");
-    return;
-  }
-  check_expr(v, e);
-  if (e->type == DT_I32 || e->type == DT_I64) return;
-  Diag *g = bad(v, SIZE_DTYPE, "the size `%s` of %s has dtype %s", expr_text(v, e), of, tname(e->type));
-  diag_fix(v->d, g, "make the parameter i32 or i64");
-}
 
 static void check_head(Verifier *v) {
   IrKernel *k = v->k;

@@ -29,14 +29,15 @@ typedef struct { const IrBuf *buf; const IrStmt *stop; bool written; } Search;
 static bool look_for_write(IrStmt *s, void *user) {
   Search *f = user;
   if (s == f->stop) return false;
-  if (s->op == ST_STORE && s->store.buf == f->buf) f->written = true;
+  if (s->op == ST_STORE && ir_root(s->store.buf) == f->buf) f->written = true;
   if (ir_is_op(s))
     for (int i = ir_n_in(s->op); i < s->n_args; i++)
-      if (s->args[i].kind == ARG_REGION && s->args[i].region.buf == f->buf) f->written = true;
+      if (s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == f->buf) f->written = true;
   return !f->written;
 }
 
 bool par_never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v) {
+  buf = ir_root((IrBuf *)buf);
   if (buf->param >= 0 && !buf->is_out && !buf->is_work) return false; /* it comes with contents */
   Search f = {buf, at, false};
   ir_walk(&p->k->body, look_for_write, &f);

@@ -12,6 +12,7 @@ static IrArg sca(IrExpr *e) { return ir_arg_scalar(e); }
 
 /* Does e read elements of w's destination other than the one that is being written? */
 static bool reads_other_elements(Par *v, const Work *w, const IrExpr *e) {
+  if (e->op == EX_LOAD && e->buf != w->buf && ir_root(e->buf) == ir_root(w->buf)) return true;
   if (e->op == EX_LOAD && e->buf == w->buf) {
     bool same = true, apart = false;
     for (int i = 0; i < e->n; i++) {

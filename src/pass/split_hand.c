@@ -146,7 +146,7 @@ static bool note_use(IrStmt *s, void *user) {
   Uses *u = user;
   if (!ir_is_op(s)) return true;
   for (int i = s->n_args - 1; i >= 0; i--) {
-    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != u->buf) continue;
+    if (s->args[i].kind != ARG_REGION || ir_root(s->args[i].region.buf) != u->buf) continue;
     int side = split_side(s);
     bool write = i >= ir_n_in(s->op);
     Use use = {s, side, !write ? PIPE_MTE2 : side == SIDE_CUBE ? PIPE_FIX : PIPE_MTE3, write};
@@ -282,13 +282,15 @@ static void put_pair(Ctx *c, const IrBuf *buf, const Use *from, const Use *to, I
   vec_push(c->p->arena, &c->edges, x);
 }
 
+static bool is_tensor(const IrBuf *b) { return b->space == SPACE_GM && !b->view; }
+
 /* Does the reading side, after its first read, hand over something that the writing side needs before its first write?
  * Then the read is of what the iteration before wrote: a value carried from iteration to iteration. */
 static bool is_carried(Ctx *c, const Pairing *p) {
   for (uint32_t i = 1; i < c->p->k->bufs.len; i++) {
     Uses u = {c, c->p->k->bufs.data[i], {0}};
     bool made = false, needed = false;
-    if (u.buf->space != SPACE_GM) continue;
+    if (!is_tensor(u.buf)) continue;
     ir_walk(&c->p->k->body, note_use, &u);
     for (uint32_t j = 0; j < u.uses.len; j++) {
       const Use *x = &u.uses.data[j];
@@ -400,9 +402,9 @@ int split_hand_over(PassCtx *p) {
   int n = (int)(p->k->bufs.len - own);
   ir_renumber(p->k);
   for (uint32_t i = c.by_hand || c.sync_all ? own : 1; i < p->k->bufs.len; i++)
-    if (p->k->bufs.data[i]->space == SPACE_GM) find_steps(&c, p->k->bufs.data[i]);
+    if (is_tensor(p->k->bufs.data[i])) find_steps(&c, p->k->bufs.data[i]);
   for (uint32_t i = c.by_hand || c.sync_all ? own : 1; i < p->k->bufs.len; i++)
-    if (p->k->bufs.data[i]->space == SPACE_GM) find_edges(&c, p->k->bufs.data[i]);
+    if (is_tensor(p->k->bufs.data[i])) find_edges(&c, p->k->bufs.data[i]);
   prune(&c);
   int id = 0;
   for (uint32_t i = 0; i < c.edges.len; i++) {

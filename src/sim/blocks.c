@@ -100,7 +100,7 @@ static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, ui
 
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out) {
   for (uint32_t b = 1; b < s->n_buf; b++) {
-    if (!s->buf[b].log) continue;
+    if (!s->buf[b].log || s->buf[b].tensor != b) continue;
     AccessList l = {0};
     for (int w = 0; w < n; w++)
       for (uint32_t i = 0; i < m[w].log.len; i++)

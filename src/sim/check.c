@@ -196,11 +196,11 @@ static void log_access(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, 
   Machine *m = t->core->m;
   GmAccess *last = m->log.len ? &m->log.data[m->log.len - 1] : NULL;
   if (last && count == 1 && last->count == 1 && last->block == t->core->block && last->who == t->who &&
-      last->kind == kind && last->buf == (int32_t)b->ir->id && last->at + last->len == at) {
+      last->kind == kind && last->buf == (int32_t)b->tensor && last->at + last->len == at) {
     last->len += len;
     return;
   }
-  vec_push(&m->arena, &m->log, ((GmAccess){t->core->block, t->who, (int32_t)b->ir->id, kind, at, len, count, stride}));
+  vec_push(&m->arena, &m->log, ((GmAccess){t->core->block, t->who, (int32_t)b->tensor, kind, at, len, count, stride}));
 }
 
 static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t lo, int64_t hi) {

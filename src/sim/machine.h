@@ -107,6 +107,7 @@ typedef struct {
       stride[IR_MAX_RANK]; /* elements; fractal: strides of the leading dimensions, in elements */
   int64_t addr, bytes;  /* local: place in the memory */
   uint8_t *gm;          /* GM: host memory */
+  uint32_t tensor;      /* GM: id of the tensor whose bytes these are: its own, or of what it views */
   bool fractal;
   int64_t frow, fcol;   /* fractal layouts: rows and columns of one fractal */
   int64_t prow, pcol;   /* a plane, padded to whole fractals */

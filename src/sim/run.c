@@ -170,6 +170,7 @@ static bool bind_buffers(Run *r) {
       if (!bind_local(r, b)) return false;
       continue;
     }
+    if (ir->view) continue; /* bound below */
     b->gm = arg ? arg->data : NULL;
     b->undefined = ir->is_out || ir->is_work;
     if (b->bytes && !b->gm && !r->time) {
@@ -177,6 +178,16 @@ static bool bind_buffers(Run *r) {
                (long long)b->bytes);
       return false;
     }
+  }
+  for (uint32_t i = 1; i < k->bufs.len; i++) {
+    SimBuf *b = &s->buf[i], *root = b->ir ? &s->buf[ir_root(k->bufs.data[i])->id] : NULL;
+    if (!root || b->space != SPACE_GM) continue;
+    b->tensor = root->ir->id;
+    b->gm = root->gm;
+    if (b->bytes <= root->bytes) continue;
+    diag_add(r->diags, DIAG_SIM_ARG, b->ir->loc, "%%%s takes %lld bytes, %%%s, of which it is a view, has %lld",
+             b->ir->name, (long long)b->bytes, root->ir->name, (long long)root->bytes);
+    return false;
   }
   return true;
 }
@@ -187,6 +198,7 @@ typedef struct { uint32_t lanes; bool read, written; } GmUse; /* lanes: bit per 
 
 static void use_gm(Sim *s, GmUse *use, int32_t buf, int side, int pipe, bool write, bool read) {
   if (!buf || s->buf[buf].space != SPACE_GM) return;
+  buf = (int32_t)s->buf[buf].tensor;
   use[buf].lanes |= 1u << (side * COMPS + pipe);
   use[buf].written |= write;
   use[buf].read |= read;
@@ -214,7 +226,7 @@ static bool survey(Run *r) {
   int vectors = s->cores_per_block - (s->prog[0].code != NULL);
   for (uint32_t b = 1; b < s->n_buf; b++) {
     SimBuf *x = &s->buf[b];
-    if (x->space != SPACE_GM) continue;
+    if (x->space != SPACE_GM || x->tensor != b) continue;
     int cube = __builtin_popcount(use[b].lanes & ((1u << COMPS) - 1)),
         vector = __builtin_popcount(use[b].lanes >> COMPS);
     int64_t meet = (int64_t)(cube + vector * vectors) * (s->together ? s->blocks : 1);
@@ -222,6 +234,14 @@ static bool survey(Run *r) {
     x->hazard = x->written && meet > 1;
     x->log = x->written && !s->together && s->blocks > 1;
     x->undefined &= use[b].read;
+  }
+  for (uint32_t b = 1; b < s->n_buf; b++) {
+    SimBuf *x = &s->buf[b], *root = &s->buf[x->tensor];
+    if (x->space != SPACE_GM || x == root) continue;
+    x->written = root->written;
+    x->hazard = root->hazard;
+    x->log = root->log;
+    x->undefined = root->undefined;
   }
   return atomic;
 }

@@ -1,5 +1,7 @@
 """Meanings of the Ascend dialect that programs rely on: what a copy moves when the sides differ, names inside loops."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,35 @@ def test_elements_of_a_tensor_into_a_part_of_a_tile_of_l1():
 
     a, b = rand(32, 3, dtype="float16"), rand(3, 48, dtype="float16")
     assert np.allclose(run(outer, a, b, out_idx=[2]), a.astype("float32") @ b.astype("float32"), atol=1e-5)
+
+
+def test_a_tensor_under_another_shape_and_dtype():
+    n = T.symbolic("n")
+
+    @T.prim_func
+    def flat(A: T.Tensor((n, 8, 4), "float32"), B: T.Tensor((n, 32), "int32"), C: T.Tensor((n, 32), "float32")):
+        with T.Kernel(1):
+            a, c = T.alloc_ub((64,), "float32"), T.alloc_ub((64,), "int32")
+            run, bits, again = T.reshape(A, (n * 32,)), T.view(B, dtype="float32"), T.view(B, (-1,))
+            for i in T.serial(n // 2):
+                T.copy(run[i * 64], a)
+                T.tile.add(a, a, 1.0)
+                T.copy(T.reshape(a, (2, 32)), bits[2 * i : 2 * i + 2, :])
+                T.copy(again[i * 64], c)  # what the other view has just written
+                T.copy(c, T.view(C, (n * 32,), "int32")[i * 64])
+
+    a = rand(6, 8, 4)
+    kernel = tilelang.compile(flat, out_idx=[1, 2])
+    b, c = kernel(a)
+    assert np.array_equal(b.view("float32"), a.reshape(6, 32) + 1) and np.array_equal(c, a.reshape(6, 32) + 1)
+    assert "SetGlobalBuffer((__gm__ float *)B_gm)" in kernel.get_kernel_source()
+    assert re.search(r"__gm__ float \*\w+ = \(__gm__ float \*\)B_gm;", kernel.get_kernel_source(target="pto"))
+    with pytest.raises(tilelang.TileLangError, match="4096 bytes and 4000 bytes"):
+
+        @T.prim_func
+        def other(A: T.Tensor((32, 32), "float32")):
+            with T.Kernel(1):
+                T.view(A, (1000,))
 
 
 @pytest.mark.parametrize("rows", [(16, 16), (16, 1), (24, 40)])

@@ -21,6 +21,7 @@ from .expr import (
     binary,
     cast,
     describe,
+    shape_text,
     show,
     subtract,
     unary,
@@ -174,14 +175,12 @@ class Builder:
 
     def view(self, of, shape, dtype):
         """The bytes of a buffer under another shape and dtype; it stands beside that buffer, known wherever it is."""
-        if of.space == "gm":
-            fail(1002, f"a view of {describe(of)}, a tensor in global memory, is not supported")
-        key = (id(of), tuple(shape), str(dtype))
+        key = (id(of), shape_text(shape), str(dtype))
         found = self.views.get(key)
         if found is None:
             found = self.views[key] = Buffer(of.name, shape, dtype, of.space, here())
             found.view = of
-            block, at = self.find_alloc(of)
+            block, at = self.find_alloc(of) or (self.top, -1)  # a tensor is known from the start
             block.insert(at + 1, Stmt("alloc", ["alloc ", found], self.loc()))
         return found
 

@@ -27,18 +27,20 @@ def view(src, shape=None, dtype=None):
             fail(1004, f"T.view of {describe(src)} as {dtype}: its rows are no whole number of elements")
         shape = (*src.shape[:-1], last // dtype.bits)
     shape = dims(shape, "a view")
-    known = [n for n in shape if n != -1]
+    known = [n for n in shape if not (isinstance(n, int) and n == -1)]
     have, size = product(src.shape) * src.dtype.bits, product(known) * dtype.bits
-    if len(known) == len(shape) - 1 and size and have % size == 0:
-        shape = tuple(have // size if n == -1 else n for n in shape)
+    odd = isinstance(have, int) and isinstance(size, int) and (not size or have % size)
+    if len(known) == len(shape) - 1 and not odd:
+        shape = tuple(have // size if isinstance(n, int) and n == -1 else n for n in shape)
         size = have
-    if size != have:
+    if same_size(size, have) is False:
         fail(
             1004,
             f"T.view of {describe(src)} as {dtype} {shape_text(shape)}: {have // 8} bytes and {size // 8} bytes",
             other=place(src.at, f"'{src.name}' is made here"),
         )
-    return src if shape == src.shape and dtype == src.dtype else current("T.view").view(src, shape, dtype)
+    same = len(shape) == len(src.shape) and all(same_size(a, b) is True for a, b in zip(shape, src.shape))
+    return src if same and dtype == src.dtype else current("T.view").view(src, shape, dtype)
 
 
 def reshape(src, shape):

@@ -660,7 +660,7 @@ static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
 static void flush_load(IrExpr *e, void *user) {
   CWriter *w = user;
   Own *own = w->own;
-  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[e->buf->id])
+  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[ir_root(e->buf)->id])
     flush(w, e->buf, cw_offset(w, e->buf, e->idx));
 }
 
@@ -786,10 +786,10 @@ static bool is_cross(const IrStmt *s, void *user) {
 
 static bool find_writes(const IrStmt *s, void *user) {
   bool *written = user;
-  if (s->op == ST_STORE) written[s->store.buf->id] = true;
+  if (s->op == ST_STORE) written[ir_root(s->store.buf)->id] = true;
   if (ir_is_op(s))
     for (int i = ir_n_in(s->op); i < s->n_args; i++)
-      if (s->args[i].kind == ARG_REGION) written[s->args[i].region.buf->id] = true;
+      if (s->args[i].kind == ARG_REGION) written[ir_root(s->args[i].region.buf)->id] = true;
   return false;
 }
 
@@ -806,6 +806,10 @@ static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointe
                 param_name(w, &p[i]));
 }
 
+static void tensor(CWriter *w, const IrBuf *b, const char *at) {
+  cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", pt_dt(b->type), w->buf_name[b->id], pt_dt(b->type), at);
+}
+
 static void kernel_head(CWriter *w, const CParam *p, int n) {
   IrKernel *k = w->k;
   Own *own = w->own;
@@ -814,7 +818,11 @@ static void kernel_head(CWriter *w, const CParam *p, int n) {
     const IrBuf *b = p[i].p->buf;
     const char *name = param_name(w, &p[i]);
     if (b) {
-      cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", pt_dt(b->type), w->buf_name[b->id], pt_dt(b->type), name);
+      tensor(w, b, name);
+      for (uint32_t j = 1; j < w->k->bufs.len; j++) { /* and its views */
+        const IrBuf *view = w->k->bufs.data[j];
+        if (view->view && ir_root((IrBuf *)view) == b) tensor(w, view, name);
+      }
     } else if (!p[i].is_size && strcmp(name, w->var_name[p[i].p->var->id])) {
       const IrVar *v = p[i].p->var;
       bool bf16 = v->type == DT_BF16;
