@@ -228,21 +228,25 @@ scale=1.0,
     if kv_heads is None:
         size = query.shape[-1] // head_num
         kv_heads = key.shape[-1] // size
-    q = _float(_to_bnsd(query, input_layout, head_num))
-    k, v = (
-        _float(_to_bnsd(t, input_layout, kv_heads)).repeat_interleave(head_num // kv_heads, 1) for t in (key, value)
-    )
-    s = q @ k.transpose(-1, -2) * scale
-    if pse is not None:
-        s = s + _float(pse)
-    hidden = _window(torch, sparse_mode, q.shape[2], k.shape[2], pre_tockens, next_tockens)
+    q = _to_bnsd(query, input_layout, head_num)
+    k, v = (_to_bnsd(t, input_layout, kv_heads) for t in (key, value))
+    shape = (*q.shape[:3], k.shape[2])
+    hidden = _window(torch, sparse_mode, *shape[2:], pre_tockens, next_tockens)
     if atten_mask is not None and sparse_mode in (0, 1):
         hidden = hidden | atten_mask.bool()
-    s = s.masked_fill(hidden, -math.inf)
-    top = s.amax(-1, keepdim=True)
-    e = torch.exp(s - top.masked_fill(top == -math.inf, 0.0))
-    total = e.sum(-1, keepdim=True)
-    out = (e @ v / total.masked_fill(total == 0, 1.0)).to(query.dtype)
+    hidden = hidden.expand(shape)
+    top, total = (torch.empty(*q.shape[:3], 1) for _ in range(2))
+    out = torch.empty(*q.shape[:3], v.shape[-1], dtype=query.dtype)
+    for i in range(shape[0] * shape[1]):  # one head at a time: the scores of all are gigabytes
+        at, kv = (i // shape[1], i % shape[1]), (i // shape[1], i % shape[1] * kv_heads // head_num)
+        s = (_float(q[at]) @ _float(k[kv]).T).mul_(scale)
+        if pse is not None:
+            s += _float(pse.expand(shape)[at])
+        s.masked_fill_(hidden[at], -math.inf)
+        top[at] = s.amax(-1, keepdim=True)
+        s.sub_(top[at].masked_fill(top[at] == -math.inf, 0.0)).exp_()
+        total[at] = s.sum(-1, keepdim=True)
+        out[at] = (s @ _float(v[kv]) / total[at].masked_fill(total[at] == 0, 1.0)).to(query.dtype)
     rows = tuple(t.expand(*t.shape[:-1], 8) for t in (top, total))  # one 32-byte block a row
     return (_from_bnsd(out, input_layout), *rows, torch.zeros(0), 0, 0, 0)
 
