@@ -3,9 +3,9 @@
  * An access is a fault when its bytes hold no value (uninitialised), when they held one that was covered through
  * another buffer at the same address (lost), or when another access to one of them is not ordered before it (race): by
  * another pipe without a flag, by another core without a cross-core flag, or by pipe V itself without a barrier. Two
- * cores that write the same values to the same place in GM do no harm, whatever their order; such a write is judged when
- * it has happened. Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them when
- * all blocks are done. */
+ * cores that write the same values to the same place in GM do no harm, whatever their order; such a write is judged
+ * when it has happened. Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them
+ * when all blocks are done. */
 #include "machine.h"
 
 #include <stdio.h>
