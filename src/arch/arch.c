@@ -62,6 +62,21 @@ bool arch_can_cast(const Arch *a, DType dst, DType src) {
   return !strcmp(a->family, "a5") ? a5[dst][src] : a2[dst][src];
 }
 
+DType arch_product(const Arch *a, DType t) {
+  static const DType a2[DTYPE_COUNT] = {
+#define PRODUCT(t, acc, source) [DT_##t] = DT_##acc + 1,
+#include "a2.def"
+#undef PRODUCT
+  };
+  static const DType a5[DTYPE_COUNT] = {
+#define PRODUCT(t, acc, source) [DT_##t] = DT_##acc + 1,
+#include "a5.def"
+#undef PRODUCT
+  };
+  DType found = (strcmp(a->family, "a5") ? a2 : a5)[t];
+  return found ? (DType)(found - 1) : DTYPE_COUNT;
+}
+
 bool arch_has_dtype(const Arch *a, DTypeRule rule, DType t) {
   (void)a; /* A2, A3 and 950 agree for the dtypes we lower to */
   switch (rule) {

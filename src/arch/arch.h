@@ -77,6 +77,8 @@ double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_
 
 /* Can pipe V of this chip convert src to dst in one instruction? */
 bool arch_can_cast(const Arch *a, DType dst, DType src);
+/* Does the cube multiply t by t, and into which dtype? DTYPE_COUNT: it does not. */
+DType arch_product(const Arch *a, DType t);
 /* Does the vector unit (or cube) take dtype t under this rule? */
 bool arch_has_dtype(const Arch *a, DTypeRule rule, DType t);
 

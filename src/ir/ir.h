@@ -197,7 +197,7 @@ typedef enum {
 typedef enum {
   RULE_ANY,   /* no relation */
   RULE_SAME,  /* all operands one dtype */
-  RULE_MMAD,  /* f16,f16,f32  bf16,bf16,f32  f32,f32,f32  i8,i8,i32 (A, B, accumulator) */
+  RULE_MMAD,  /* A and B one dtype, the accumulator what arch_product says: f32, or i32 for i8 */
   RULE_FIX,   /* f32 -> f32 f16 bf16;  i32 -> i32 */
   RULE_ARITH, /* SAME; vector hardware of A2/A3: f16 f32 i16 i32 */
   RULE_FLOAT, /* SAME; f16 f32 */

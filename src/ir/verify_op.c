@@ -183,12 +183,12 @@ static void check_mmad_dtypes(Verifier *v, const IrStmt *s) {
   DType a = s->args[0].region.buf->type, b = s->args[1].region.buf->type, c = s->args[2].region.buf->type;
   bool legal = a == b;
   if (v->lowered)
-    legal &= a == DT_I8 ? c == DT_I32 : (a == DT_F16 || a == DT_BF16 || a == DT_F32) && c == DT_F32;
+    legal &= dtype_is_float(a) ? c == DT_F32 : a == DT_I8 && c == DT_I32; /* which floats: arch_product */
   if (legal) return;
   Diag *g = bad(v, MMAD_DTYPE, "'%s' multiplies %%%s %s by %%%s %s into %%%s %s; the cube does not", oname(s),
                 s->args[0].region.buf->name, tname(a), s->args[1].region.buf->name, tname(b),
                 s->args[2].region.buf->name, tname(c));
-  diag_fix(v->d, g, "use f16, bf16 or f32 twice into f32, or i8 twice into i32");
+  diag_fix(v->d, g, "use one float dtype twice into f32, or i8 twice into i32");
 }
 
 static void check_fix_dtypes(Verifier *v, const IrStmt *s) {

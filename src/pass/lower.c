@@ -443,15 +443,14 @@ static bool gemm_sizes(Ctx *c, const IrStmt *s, Tiling *t) {
 }
 
 static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
-  static const DType ok[][3] = {
-      {DT_F16, DT_F16, DT_F32}, {DT_BF16, DT_BF16, DT_F32}, {DT_F32, DT_F32, DT_F32}, {DT_I8, DT_I8, DT_I32}};
   DType t[3];
   for (int i = 0; i < 3; i++) t[i] = s->args[i].region.buf->type;
-  for (size_t i = 0; i < TL_COUNT(ok); i++)
-    if (!memcmp(ok[i], t, sizeof t)) return true;
+  if (t[0] == t[1] && arch_product(c->p->arch, t[0]) == t[2]) return true;
   Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "the cube of %s does not multiply %s by %s into %s",
                      c->p->arch->name, dtype_info[t[0]].name, dtype_info[t[1]].name, dtype_info[t[2]].name);
-  diag_fix(c->p->diags, g, "float16, bfloat16 and float32 operands accumulate in float32, int8 in int32");
+  bool fp8 = arch_product(c->p->arch, DT_E4M3) != DTYPE_COUNT;
+  diag_fix(c->p->diags, g, "float16, bfloat16%s and float32 operands accumulate in float32, int8 in int32",
+           fp8 ? ", float8_e4m3fn, float8_e5m2" : "");
   return false;
 }
 

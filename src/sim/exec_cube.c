@@ -5,8 +5,8 @@
  *
  * mmad unpacks both operands to f32 panels in scratch memory - A as 16x16 fractals [rows/16][k/16][16][16], B as
  * [cols/16][k][16] - and runs a register-blocked kernel of the host over them. Every element of C adds its products in
- * order of k with one rounding a step; products of f16 are exact in f32, those of bf16 and f32 are fused into the
- * addition. i8 multiplies in i32. */
+ * order of k with one rounding a step; products of f16 and fp8 are exact in f32, those of bf16 and f32 are fused into
+ * the addition. i8 multiplies in i32. */
 #include "machine.h"
 
 #include <string.h>
@@ -114,12 +114,6 @@ static void exec_load(Core *c, const Entry *e) {
 
 /* ---- mmad ----------------------------------------------------------------------------------------------- */
 
-static bool mmad_dtypes(DType a, DType b, DType d) {
-  if (a != b) return false;
-  if (a == DT_I8) return d == DT_I32;
-  return (a == DT_F16 || a == DT_BF16 || a == DT_F32) && d == DT_F32;
-}
-
 static bool legal_mmad(Core *c, Entry *e) {
   const SimBuf *a = arg_buf(c, e->inst, 0), *b = arg_buf(c, e->inst, 1), *d = arg_buf(c, e->inst, 2);
   const View *va = &e->v[0], *vb = &e->v[1], *vd = &e->v[2];
@@ -130,7 +124,8 @@ static bool legal_mmad(Core *c, Entry *e) {
   if (a->layout != LAYOUT_ZZ || b->layout != LAYOUT_ZN || d->layout != LAYOUT_NZ || !a->fractal || !b->fractal ||
       !d->fractal)
     return op_refuse(c, e->inst, "operands must be zz in L0A, zn in L0B and nz in L0C");
-  if (!mmad_dtypes(a->type, b->type, d->type)) return op_refuse(c, e->inst, "the cube does not multiply these dtypes");
+  if (a->type != b->type || arch_product(c->m->sim->arch, a->type) != d->type)
+    return op_refuse(c, e->inst, "the cube does not multiply these dtypes");
   if (va->rows != vd->rows || vb->cols != vd->cols || va->cols != vb->rows)
     return op_refuse(c, e->inst, "the shapes do not agree: A is [m, k], B is [k, n], C is [m, n]");
   if (op_over_limit(c, e->inst, "m", va->rows, most) || op_over_limit(c, e->inst, "n", vb->cols, most) ||
@@ -164,7 +159,17 @@ typedef struct {
   const View *va, *vb, *vd;
   int64_t k0, kn, kf; /* kf: fractals of 16 in kn */
   float *pa, *pb;
+  float fp8[256];     /* values of the bytes of an fp8 operand */
 } Step;
+
+/* A fractal of fp8, 16 lines of 32 bytes, to fractals of 16 floats (A: a line is a row) or to panels (B: a column). */
+static void unpack_fp8(const Step *s, float *to, const uint8_t *from, int64_t f, bool a) {
+  for (int64_t line = 0; line < 16; line++)
+    for (int64_t x = 0; x < 32 && f * 32 + x < s->kf * 16; x++) {
+      int64_t k = f * 32 + x;
+      to[a ? k / 16 * 256 + line * 16 + k % 16 : k * 16 + line] = s->fp8[from[line * 32 + x]];
+    }
+}
 
 /* A fractal row i of 16 rows: [kf][16][16]. f16 and bf16 fractals are that already; f32 ones are 16x8. */
 static void unpack_a(const Step *s, int64_t i) {
@@ -176,6 +181,8 @@ static void unpack_a(const Step *s, int64_t i) {
     h->to_f32[vec_type(s->a->type)](to, from, n * 256);
     return;
   }
+  for (int64_t f = 0; per == 32 && f < n; f++) unpack_fp8(s, to, from + f * FRACTAL, f, true);
+  if (per == 32) return;
   for (int64_t f = 0; f < n; f++)
     for (int64_t r = 0; r < 16; r++) memcpy(to + f / 2 * 256 + r * 16 + f % 2 * 8, from + f * FRACTAL + r * 32, 32);
 }
@@ -189,6 +196,10 @@ static void unpack_b(const Step *s, int64_t j) {
     const uint8_t *from = buf_ptr(s->c, s->b, s->vb->off + l0_offset(s->b, first + f, s->vb->c0 / 16 + j));
     if (per == 16) {
       h->unpack_t[vec_type(s->b->type)](to + f * 256, (const uint16_t *)(const void *)from);
+      continue;
+    }
+    if (per == 32) {
+      unpack_fp8(s, to, from, f, false);
       continue;
     }
     float x[128];
@@ -260,12 +271,14 @@ static void exec_mmad(Core *c, const Entry *e) {
             0,
             0,
             NULL,
-            NULL};
+            NULL,
+            {0}};
   const HostKernels *h = c->m->sim->host;
   int64_t m = s.vd->rows, n = s.vd->cols, k = s.va->cols, fm = ceil_div(m, 16), fn = ceil_div(n, 16);
   /* Steps of k whose panels fit the scratch memory and the cache. */
   int64_t most = SCRATCH / (int64_t)sizeof(float) / ((fm + fn) * 16) / 32 * 32, step = min_i64(256, most);
-  bool exact = s.a->type == DT_F16;
+  bool fp8 = s.a->size == 1 && dtype_is_float(s.a->type), exact = s.a->type == DT_F16 || fp8;
+  for (int x = 0; fp8 && x < 256; x++) s.fp8[x] = (float)scalar_load(s.a->type, &(uint8_t){(uint8_t)x}).f;
   for (s.k0 = 0; s.k0 < k; s.k0 += step) {
     bool init = e->init && s.k0 == 0;
     s.kn = min_i64(step, k - s.k0);

@@ -1,0 +1,51 @@
+"""Products of fp8 tiles: the cube of the 950 has them, that of the 910B does not."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+pytest.importorskip("tilelang._core")
+
+DTYPES = {"float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2}
+
+
+def product(dtype, M, N, K, trans=False):
+    bk = 48 if K == 48 else 64
+
+    @T.prim_func
+    def gemm(
+        A: T.Tensor((M, K), dtype), B: T.Tensor((N, K) if trans else (K, N), dtype), C: T.Tensor((M, N), "float32")
+    ):
+        with T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64)) as (bx, by):
+            a = T.alloc_shared((64, bk), dtype)
+            b = T.alloc_shared((64, bk) if trans else (bk, 64), dtype)
+            c = T.alloc_fragment((64, 64), "float32")
+            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=2):
+                T.copy(A[by * 64, k * bk], a)
+                if trans:
+                    T.copy(B[bx * 64, k * bk], b)
+                else:
+                    T.copy(B[k * bk, bx * 64], b)
+                T.gemm(a, b, c, transpose_B=trans, clear_accum=(k == 0))
+            T.copy(c, C[by * 64, bx * 64])
+
+    return gemm
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("M, N, K, trans", [(128, 64, 160, False), (70, 90, 100, True), (64, 64, 48, False)])
+def test_product(dtype, M, N, K, trans):
+    r = np.random.default_rng(0)
+    a = r.standard_normal((M, K)).astype(DTYPES[dtype])
+    b = r.standard_normal((N, K) if trans else (K, N)).astype(DTYPES[dtype])
+    c = tilelang.compile(product(dtype, M, N, K, trans), out_idx=[2], chip="950")(a, b)
+    f = [x.astype(np.float32) for x in (a, b)]
+    np.testing.assert_allclose(c, f[0] @ (f[1].T if trans else f[1]), rtol=1e-5, atol=1e-4)
+
+
+def test_not_on_the_910b():
+    with pytest.raises(tilelang.CompileError, match="TL0503.*does not multiply e4m3 by e4m3"):
+        tilelang.compile(product("float8_e4m3fn", 64, 64, 64), out_idx=[2], chip="910B2")
