@@ -56,9 +56,13 @@ def chip_of_device():
         return None
 
 
-def synchronize(device=0, stream=0):
-    """Waits for a stream of a card (its address; 0 is the default one) and raises what failed there, by kernel."""
-    said = runtime().wait(device, stream)
+def synchronize(card=None, stream=None):
+    """Waits for a stream of a card and raises what failed there, with the kernel and the line of its call. Without a
+    card, the current one; a stream is given by its address (0: the default one); without, torch_npu's current one."""
+    card = _current_card() if card is None else card
+    if stream is None:
+        stream = _torch_stream()(card) if "torch_npu" in sys.modules else 0
+    said = runtime().wait(card, stream)
     if said is not None:
         raise DeviceError(from_core(json.loads(said), {}))
 

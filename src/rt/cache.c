@@ -85,17 +85,15 @@ static int lock(Arena *a, Diags *d, const Build *b, const char *key) {
 /* ---- entries --------------------------------------------------------------------------------------------------- */
 
 /* The library of an entry that is whole; NULL: there is none. */
-static const char *entry(Arena *a, const char *cache, const char *key, int64_t *bytes) {
+static const char *entry(Arena *a, const char *cache, const char *key) {
   const char *dir = arena_printf(a, "%s/built/%s", cache, key), *library = arena_printf(a, "%s/kernel.so", dir);
   const char *size = rt_read(a, arena_printf(a, "%s/size", dir), NULL);
   struct stat st;
-  if (!size || stat(library, &st) || st.st_size != atoll(size) || !st.st_size) return NULL;
-  if (bytes) *bytes = st.st_size;
-  return library;
+  return size && !stat(library, &st) && st.st_size && st.st_size == atoll(size) ? library : NULL;
 }
 
 static const char *found(Arena *a, const char *cache, const char *key) {
-  const char *library = entry(a, cache, key, NULL);
+  const char *library = entry(a, cache, key);
   if (library) utimensat(AT_FDCWD, arena_printf(a, "%s/built/%s", cache, key), NULL, 0);
   return library;
 }

@@ -6,6 +6,7 @@
  * line of the kernel that a following note names. */
 #include "rt.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,7 @@ bool rt_compiler(Arena *a, const Toolkit *k, const Build *b, Compiler *out) {
   const char *hash = rt_sha256(a, id, strlen(id)), *file = arena_printf(a, "%s/compilers/%s", b->cache_dir, hash);
   const char *known = NULL, *said = NULL;
   int held = -1;
-  while (!(known = rt_read(a, file, NULL)) && (held = rt_try_lock(a, b->cache_dir, hash)) < 0)
+  while (!(known = rt_read(a, file, NULL)) && (held = rt_try_lock(a, b->cache_dir, hash)) < 0 && errno == EWOULDBLOCK)
     nanosleep(&(struct timespec){0, 5000000}, NULL); /* somebody is asking it */
   if (!known) known = rt_read(a, file, NULL);
   if (rt_value(a, known, "asc")) out->generation = 2;

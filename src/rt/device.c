@@ -46,6 +46,7 @@ struct DeviceKernel {
   char *name, *file; /* copies, with this struct */
   int line, n;
   char *kinds;
+  uint64_t queued; /* bit i: device i may still work on it */
   Space space[MAX_SPACES];
 };
 
@@ -194,12 +195,13 @@ const char *rt_kernel_kinds(const DeviceKernel *k) { return k->kinds; }
 void rt_kernel_close(DeviceKernel *k) {
   if (!k) return;
   Device *v = k->device;
-  for (int i = 0; i < MAX_SPACES; i++) {
-    Space *s = &k->space[i];
-    if (!s->memory || v->aclrtSetDevice(s->device)) continue;
-    v->aclrtSynchronizeStream(s->stream);
-    v->aclrtFree(s->memory);
-  }
+  int32_t before = -1;
+  bool had = !v->aclrtGetDevice(&before);
+  for (int i = 0; i < v->count; i++) /* not its streams: they may be gone */
+    if (k->queued >> i & 1 && !v->aclrtSetDevice(i)) v->aclrtSynchronizeDevice();
+  for (int i = 0; i < MAX_SPACES; i++)
+    if (k->space[i].memory && !v->aclrtSetDevice(k->space[i].device)) v->aclrtFree(k->space[i].memory);
+  if (had) v->aclrtSetDevice(before);
   pthread_mutex_lock(&v->lock);
   for (unsigned i = 0; i < MAX_FLIGHT; i++)
     if (v->flight[i].kernel == k) v->flight[i].kernel = NULL;
@@ -376,6 +378,7 @@ bool rt_launch(DeviceKernel *k, Diags *d, const LaunchKernel *l) {
         slot[i] = (uint64_t)(uintptr_t)memory;
         memory += (bytes[i] + 511) / 512 * 512;
       }
+    k->queued |= (uint64_t)1 << l->device;
     ok = ok && go(k, d, l, slot, stream) && (!l->blocking || rt_wait(v, d, l->device, stream));
   }
   if (before >= 0 && before != l->device) v->aclrtSetDevice(before);

@@ -36,11 +36,11 @@ typedef struct Launch {
   MockBytes bytes;
   uint64_t v[64];
 } Launch;
-typedef struct { int device, error; Launch *first, **last; } Stream;
+typedef struct Stream { int device, error; Launch *first, **last; struct Stream *next; } Stream;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the counters and the queues */
 static int initialised;
-static Stream defaults[16];
+static Stream defaults[16], *streams; /* `streams`: all that were started */
 static size_t allocated;
 static _Thread_local int current = -1;
 static _Thread_local int last_error;
@@ -101,9 +101,10 @@ int aclrtGetDevice(int32_t *d) {
   return 0;
 }
 
-static void start(Stream *s, int device) {
-  *s = (Stream){.device = device};
+static void start(Stream *s, int device) { /* with the lock */
+  *s = (Stream){.device = device, .next = streams};
   s->last = &s->first;
+  streams = s;
 }
 
 static Stream *of(void *stream) {
@@ -116,13 +117,21 @@ static Stream *of(void *stream) {
 
 int aclrtCreateStream(void **out) {
   if (refuses("aclrtCreateStream")) return BAD_PARAM;
-  Stream *s = *out = malloc(sizeof *s);
-  start(s, current);
+  pthread_mutex_lock(&lock);
+  start(*out = malloc(sizeof(Stream)), current);
+  pthread_mutex_unlock(&lock);
   logged("stream on %d\n", current);
   return 0;
 }
 
 int aclrtDestroyStream(void *stream) {
+  pthread_mutex_lock(&lock);
+  for (Stream **s = &streams; *s; s = &(*s)->next)
+    if (*s == stream) {
+      *s = (*s)->next;
+      break;
+    }
+  pthread_mutex_unlock(&lock);
   free(stream);
   return 0;
 }
@@ -242,9 +251,7 @@ static int simulate(const Launch *l) {
   return system(text[0]) || status;
 }
 
-int aclrtSynchronizeStream(void *stream) {
-  Stream *s = of(stream);
-  pthread_mutex_lock(&lock);
+static int finish(Stream *s) { /* with the lock */
   while (s->first) {
     Launch *l = s->first;
     if (!(s->first = l->next)) s->last = &s->first;
@@ -256,6 +263,22 @@ int aclrtSynchronizeStream(void *stream) {
   }
   int error = s->error;
   s->error = 0;
+  return error;
+}
+
+int aclrtSynchronizeStream(void *stream) {
+  Stream *s = of(stream);
+  pthread_mutex_lock(&lock);
+  int error = finish(s);
+  pthread_mutex_unlock(&lock);
+  return error;
+}
+
+int aclrtSynchronizeDevice(void) {
+  int error = 0;
+  pthread_mutex_lock(&lock);
+  for (Stream *s = streams; s; s = s->next)
+    if (s->device == current && !error) error = finish(s);
   pthread_mutex_unlock(&lock);
   return error;
 }

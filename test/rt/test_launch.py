@@ -172,7 +172,7 @@ TORCH = """
     assert torch.equal(plain(b), 2 * plain(a))
 
     # torch's current stream of the tensors' card; a launch elsewhere leaves the thread's card as it was
-    import ctypes
+    import ctypes, gc
     acl = ctypes.CDLL("libascendcl.so")
     stream, here = ctypes.c_void_p(), ctypes.c_int32()
     acl.aclrtSetDevice(0)
@@ -182,7 +182,7 @@ TORCH = """
     c, d = k(x, 3.0), k(y, 4.0)
     acl.aclrtGetDevice(ctypes.byref(here))
     assert here.value == 0
-    tilelang.device.synchronize(0, stream.value)
+    tilelang.device.synchronize()
     assert torch.equal(plain(c), torch.full((8, 64), 3.0)) and not torch.equal(plain(d), torch.full((8, 64), 4.0))
     print(*calls()[-3:], sep="; ")
     try:
@@ -198,6 +198,13 @@ TORCH = """
     tilelang.device.synchronize(0, stream.value)
     assert all(float(plain(v).min()) == 32 for v in y)
     print("workspaces", len(calls("malloc")) - len(before))
+
+    # a kernel that goes away is waited for
+    e = compile(scaled(), out_idx=[1])
+    r = e(x := on(torch.ones(8, 64)), 5.0)
+    del e
+    gc.collect()
+    assert torch.equal(plain(r), torch.full((8, 64), 5.0))
 
     # errors come when the stream is waited for, or at the launch with ASCEND_LAUNCH_BLOCKING
     good, bad, x = compile(in_place), compile(scaled(), out_idx=[1]), on(torch.ones(8, 64))
