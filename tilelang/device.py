@@ -87,11 +87,11 @@ def _error_of(found):
 
 @functools.cache
 def _torch_stream():
-    """A function of a card's number: the address of torch_npu's current stream there."""
+    """A function of a card's number: the address of torch_npu's current stream there. It has to be the one that first
+    empties torch_npu's task queue (not ..NoWait): what torch has queued on the host must reach the stream before us."""
     inside = getattr(sys.modules.get("torch_npu"), "_C", None)
-    for name in ("_npu_getCurrentRawStreamNoWait", "_npu_getCurrentRawStream"):
-        if hasattr(inside, name):
-            return getattr(inside, name)
+    if hasattr(inside, "_npu_getCurrentRawStream"):
+        return inside._npu_getCurrentRawStream
     import torch
 
     return lambda index: torch.npu.current_stream(index).npu_stream

@@ -51,6 +51,11 @@ def view(obj, who):
                 "or an object with DLPack or the buffer protocol"
             ) from None
         obj = made
+    if not obj.dtype.isnative:
+        raise ArgumentError(
+            f"{who} holds {obj.dtype.name} in the byte order of other machines",
+            "convert it: x.astype(x.dtype.newbyteorder('='))",
+        )
     name = obj.dtype.name
     flags = obj.flags
     dtype = DType(name) if name in IR_NAME else None

@@ -526,7 +526,7 @@ typedef struct {
 
 /* address(array, written) -> where the elements are; None: not contiguous, or to be written and read-only. */
 static PyObject *core_address(PyObject *m, PyObject *args) {
-  enum { C_CONTIGUOUS = 1, ALIGNED = 0x100, NATIVE_ORDER = 0x200, WRITEABLE = 0x400 };
+  enum { C_CONTIGUOUS = 1, WRITEABLE = 0x400 };
   (void)m;
   PyObject *array;
   int written;
@@ -537,7 +537,7 @@ static PyObject *core_address(PyObject *m, PyObject *args) {
     Py_XDECREF(capsule);
     return NULL;
   }
-  int need = C_CONTIGUOUS | ALIGNED | NATIVE_ORDER | (written ? WRITEABLE : 0);
+  int need = C_CONTIGUOUS | (written ? WRITEABLE : 0);
   PyObject *result = (a->flags & need) == need ? PyLong_FromVoidPtr(a->data) : text_or_none(NULL);
   Py_DECREF(capsule);
   return result;

@@ -50,6 +50,13 @@ def rows_kernel():
 X = np.arange(512, dtype=np.float32).reshape(8, 64)
 
 
+def test_byte_order_and_alignment():
+    with pytest.raises(ArgumentError, match="argument 'X' holds float32 in the byte order of other machines"):
+        copy_kernel()(X.astype(X.dtype.newbyteorder()))
+    odd = np.frombuffer(b"." + X.tobytes(), np.float32, offset=1).reshape(8, 64)  # starts on no multiple of 4 bytes
+    np.testing.assert_array_equal(copy_kernel()(odd), 2 * X)
+
+
 def test_out_idx_and_in_place():
     out = copy_kernel()(X)
     assert isinstance(out, np.ndarray) and out.dtype == np.float32

@@ -126,6 +126,10 @@ def test_numpy(run):
         mine = np.zeros((8, 64), np.float32)
         assert compile(scaled(), out_idx=[1])(a, mine, 2.0) is mine and np.array_equal(mine, 2 * a)
 
+        odd = np.frombuffer(b"." + a.tobytes(), np.float32, offset=1).reshape(8, 64)
+        k = compile(scaled(), out_idx=[1])
+        assert all(np.array_equal(k(odd, 2.0), 2 * odd) for _ in range(2))
+
         # arguments are checked at every call
         k = compile(scaled(), out_idx=[1])
         a = random(8, 64)
