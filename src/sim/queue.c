@@ -296,8 +296,26 @@ static void arrive(Core *c) {
 
 /* ---- may it, do it -------------------------------------------------------------------------------------- */
 
+/* Is there room for another set, with all who take part? On the chip a set without room hangs the core; a run without
+ * checks lets it wait. */
+static bool cross_room(const Core *c, const Inst *i, int64_t id) {
+  const Machine *m = c->m;
+  uint32_t most = (uint32_t)min_i64(m->sim->arch->cross_flag_max, CROSS_RING);
+  bool from_cube = i->mode == 2 && c->vid < 0;
+  if (!cross_id_ok(c, id)) return true;
+  const CrossFlag *own = &c->sent[id * CROSS_MODES + i->mode];
+  if (!from_cube && own->tail - own->head >= most) return false;
+  for (int32_t o = 0; o < m->n_cores; o++) {
+    const Core *to = &m->core[o];
+    bool takes = i->mode == 2 ? to->slot == c->slot && (to->vid < 0) != (c->vid < 0) : partner(c, to, i->mode);
+    if (takes && to->cross[id].tail - to->cross[id].head >= most) return false;
+  }
+  return true;
+}
+
 static bool may_sync(const Core *c, const Inst *i, int64_t id) {
   switch (i->op) {
+  case ST_CROSS_SET: return c->m->sim->checks || cross_room(c, i, id);
   case ST_WAIT_FLAG: {
     const Flag *f = flag_of(c, i, id);
     return !f || f->set;
