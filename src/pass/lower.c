@@ -233,6 +233,7 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
     emit2(&fill, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), target);
     if (!to_l1 && !w.all_or_nothing) behind = pad;
   }
+  if (!to_l1 && !behind && ir_attr(s, ATTR_PAD)) behind = ir_cast(c->k, target.buf->type, ir_attr(s, ATTR_PAD));
   if (!w.all_or_nothing) in = emit_if(o, w.guard);
   IrStmt *dma = emit2(&in, to_l1 ? OP_GM_TO_L1 : OP_GM_TO_UB, ir_arg_region(w.gm), w.local);
   if (behind) ir_set_attr(c->k, dma, ATTR_PAD, behind); /* or the DMA would spoil what the fill wrote */

@@ -160,6 +160,8 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     if "gm" not in (s.buf.space, d.buf.space) and not transpose and scaled_cast("T.copy", s, d):
         return
     tile = region_of(d.buf, "T.copy") if partly else _cleared(s, d)
+    if partly and pad_value is None:
+        pad_value = 0  # the DMA writes whole blocks: what it adds to a row belongs to the rest of the tile
     if tile is not None:
         b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", tile])
     head = ["copy ", s, " -> ", mark_written(d)]
