@@ -31,7 +31,7 @@ const char *rt_cache_dir(Arena *a) {
   const char *dir = rt_env("TILELANG_CACHE_DIR"), *base = rt_env("XDG_CACHE_HOME"), *home = rt_env("HOME");
   if (dir) return dir;
   if (base) return arena_printf(a, "%s/tilelang", base);
-  return home ? arena_printf(a, "%s/.cache/tilelang", home) : "/tmp/tilelang-cache";
+  return home ? arena_printf(a, "%s/.cache/tilelang", home) : NULL;
 }
 
 static bool cannot(Diags *d, const char *path) {
@@ -40,10 +40,19 @@ static bool cannot(Diags *d, const char *path) {
   return false;
 }
 
-static bool prepare(Arena *a, Diags *d, const char *cache) {
+/* Makes the directories and the path absolute: the program may go elsewhere while a kernel lives. */
+static bool prepare(Arena *a, Diags *d, Build *b) {
   static const char *const parts[] = {"built", "failed", "tmp", "locks", "compilers"};
+  char here[4096];
+  if (!b->cache_dir) {
+    Diag *g = diag_add(d, DIAG_RT_CACHE, nowhere, "there is no home directory to keep built kernels in");
+    diag_fix(d, g, "name a directory in TILELANG_CACHE_DIR");
+    return false;
+  }
+  if (b->cache_dir[0] != '/' && getcwd(here, sizeof here))
+    b->cache_dir = arena_printf(a, "%s/%s", here, b->cache_dir);
   for (size_t i = 0; i < TL_COUNT(parts); i++) {
-    const char *path = arena_printf(a, "%s/%s", cache, parts[i]);
+    const char *path = arena_printf(a, "%s/%s", b->cache_dir, parts[i]);
     if (!rt_make_dirs(a, path)) return cannot(d, path);
   }
   return true;
@@ -267,7 +276,8 @@ static const char *build(Arena *a, Diags *d, const Build *b, const char *key, ch
   return arena_printf(a, "%s/kernel.so", home);
 }
 
-bool rt_build(Arena *a, Diags *d, const Build *b, Built *out) {
+bool rt_build(Arena *a, Diags *d, const Build *asked, Built *out) {
+  Build copy = *asked, *b = &copy;
   *out = (Built){0};
   Toolkit kit = rt_toolkit(a, "");
   if (!kit.compiler) {
@@ -279,7 +289,7 @@ bool rt_build(Arena *a, Diags *d, const Build *b, Built *out) {
     return false;
   }
   out->compiler = kit.compiler;
-  if (!prepare(a, d, b->cache_dir)) return false;
+  if (!prepare(a, d, b)) return false;
   Compiler c;
   if (!rt_compiler(a, &kit, b, &c)) {
     Diag *g = diag_add(d, DIAG_RT_COMPILER_FAILED, nowhere, "%s --version fails", kit.compiler);

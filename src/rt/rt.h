@@ -94,7 +94,8 @@ typedef struct {
   CompilerMessages messages;    /* of a compiler that refuses the source: the caller reports them, rt_build does not */
 } Built;
 bool rt_build(Arena *a, Diags *d, const Build *b, Built *out);
-const char *rt_cache_dir(Arena *a); /* $TILELANG_CACHE_DIR, $XDG_CACHE_HOME/tilelang or ~/.cache/tilelang */
+/* $TILELANG_CACHE_DIR, $XDG_CACHE_HOME/tilelang or ~/.cache/tilelang; NULL: there is no home either. */
+const char *rt_cache_dir(Arena *a);
 
 typedef struct { const char *path, *home, *version; int generation; /* of its command line: flags.def */ } Compiler;
 /* What the compiler of a toolkit is: asked once, kept in the cache. False: it does not answer. */

@@ -208,6 +208,21 @@ def test_a_cache_that_cannot_be_written(toolkit, tmp_path, monkeypatch):
     assert e.value.code == "TL1105" and "TILELANG_CACHE_DIR" in str(e.value)
 
 
+def test_where_the_cache_is(toolkit, tmp_path, monkeypatch):
+    toolkit("echo library > $last")
+    monkeypatch.chdir(tmp_path)
+    places = (("HOME", tmp_path / "me", "me/.cache/tilelang"), ("XDG_CACHE_HOME", tmp_path / "x", "x/tilelang"),
+              ("TILELANG_CACHE_DIR", "here", "here"))
+    for variable, value, place in places:
+        monkeypatch.delenv("TILELANG_CACHE_DIR", raising=False)
+        monkeypatch.setenv(variable, str(value))
+        assert scale().build().startswith(f"{tmp_path / place}/built/")
+    for variable in ("HOME", "XDG_CACHE_HOME", "TILELANG_CACHE_DIR"):
+        monkeypatch.delenv(variable)
+    with pytest.raises(DeviceError, match="(?s)TL1105.*no home directory.*TILELANG_CACHE_DIR"):
+        scale().build()
+
+
 def test_a_spoilt_entry_is_built_again(toolkit, cache):
     toolkit("echo library > $last")
     library = pathlib.Path(scale().build())
