@@ -3,6 +3,7 @@
 Python keeps the parameter list and the IR text; everything else is asked of the C core (`_core.Program`).
 """
 
+import contextvars
 import copy
 import json
 import math
@@ -14,6 +15,9 @@ from .errors import ArgumentError, CompileError, KernelFault, from_core, nearest
 from .frontend.expr import Buffer, evaluate, show
 from .pass_config import PassConfigKey, read
 from .tensors import check, empty_like_kind, give_back, is_tensor, view
+
+# Called with each launch, its kernel and the arguments for the core, while do_bench looks on; None: nobody asks.
+LAUNCHES = contextvars.ContextVar("launches", default=None)
 
 DEVICES = ("sim", "ascend")
 TARGETS = ("auto", "ascendc", "pto")
@@ -280,8 +284,16 @@ class Kernel:
     def kernel_source(self):
         return self.get_kernel_source()
 
+    def profile(self, *args, **kwargs):
+        """How long one launch takes on the chip, by the clock of the simulator, and where the time goes: a
+        tilelang.profiler.Profile. It runs nothing: give the tensors of a call, or their shapes, or nothing where all
+        shapes are constant; symbolic sizes by name. What the scalar unit reads from a tensor that is not given is 0."""
+        from .profiler import profile
+
+        return profile(self, args, kwargs)
+
     def get_profiler(self, tensor_supply_type=None):
-        """Times the kernel on the host and checks it against a reference: see tilelang.profiler."""
+        """Times the kernel and checks it against a reference: see tilelang.profiler."""
         from .profiler import Profiler, TensorSupplyType
 
         return Profiler(self, tensor_supply_type or TensorSupplyType.Auto)
@@ -485,6 +497,8 @@ class Kernel:
         args = [env[n] for n in self.sizes]
         for i, p in enumerate(self.params):
             args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+        if LAUNCHES.get() is not None:
+            LAUNCHES.get()(self, args)
         with self._lock:
             program = self._program
             program.diags_clear()
@@ -525,3 +539,11 @@ def chip_of_platform(platform):
             return name
     families = sorted({c[1].upper() for c in _core.chips()})
     raise ArgumentError(f"platform={platform!r}: there is no such family of chips; one of {', '.join(families)}")
+
+
+def lowered(name, text, chip=None):
+    """The core's program for IR text, or None if it does not compile."""
+    from . import _core
+
+    program = _core.Program()
+    return program if program.load(name + ".tl", text) and program.lower(chip=chip) else None

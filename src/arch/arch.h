@@ -72,6 +72,9 @@ const char *arch_time_name(int i); /* i = 0.., NULL past the end */
 
 /* Cycles of one instruction on its pipe, nothing else in the way. */
 double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k);
+/* Operations a cycle at full rate: multiplications and additions of the cube; elements of the vector unit. */
+double arch_mmad_rate(const ArchTime *t, DType type);
+double arch_vector_rate(const Arch *a, DType type);
 double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double more_per_repeat);
 double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes);
 

@@ -75,6 +75,12 @@ double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int
   return t->mmad_head + (double)(ceil_div(m, 16) * ceil_div(n, 16) * ceil_div(k, k0)) * each;
 }
 
+double arch_mmad_rate(const ArchTime *t, DType type) {
+  return 2.0 * 16 * 16 * (32 / dtype_size(type)) / (dtype_size(type) == 4 ? t->mmad_f32 : 1);
+}
+
+double arch_vector_rate(const Arch *a, DType type) { return (double)a->repeat_bytes / dtype_size(type); }
+
 double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double more_per_repeat) {
   return c->head + (double)repeats * ((size > 2 ? c->per32 : c->per16) + more_per_repeat);
 }

@@ -161,6 +161,13 @@ static double cycles_of(const Clock *k, const Core *c, const Entry *e, const Arc
   }
 }
 
+/* Multiplications and additions of a product; one for each element that a vector instruction makes. */
+static int64_t ops_of(const Entry *e) {
+  const View *v = e->v;
+  if (e->inst->op == OP_MMAD) return 2 * v[2].rows * v[2].cols * v[0].cols;
+  return e->inst->pipe == PIPE_V ? v[e->inst->n_args - 1].count : 0;
+}
+
 static bool remembered(const PriceMemo *p, const Core *c, Price *out) {
   for (size_t s = 0; s < TL_COUNT(p->seen); s++) {
     if (!p->seen[s].valid) return false;
@@ -168,15 +175,17 @@ static bool remembered(const PriceMemo *p, const Core *c, Price *out) {
     for (int x = 0; x < p->n_keys && same; x++) same = p->seen[s].key[x] == c->reg[p->key[x]].i;
     if (!same) continue;
     out->ticks = p->seen[s].ticks;
+    out->ops = p->seen[s].ops;
     return true;
   }
   return false;
 }
 
-static void remember(PriceMemo *p, const Core *c, Tick ticks) {
+static void remember(PriceMemo *p, const Core *c, const Price *x) {
   int s = p->next++ % (int)TL_COUNT(p->seen);
   for (int x = 0; x < p->n_keys; x++) p->seen[s].key[x] = c->reg[p->key[x]].i;
-  p->seen[s].ticks = ticks;
+  p->seen[s].ticks = x->ticks;
+  p->seen[s].ops = x->ops;
   p->seen[s].valid = true;
 }
 
@@ -188,10 +197,12 @@ bool price_of(Clock *k, Core *c, const Inst *i, Price *out) {
   bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
   if (out->is_gm && runs) {
     transfer(k, c, &e, p->gm_arg, &out->gm);
+    out->ops = 0;
     if (k->opt->copy_only && i->pipe == PIPE_FIX) out->gm.head = 0;
     return true;
   }
+  out->ops = runs ? ops_of(&e) : 0;
   out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
-  if (!out->is_gm && p->n_keys >= 0) remember(p, c, out->ticks);
+  if (!out->is_gm && p->n_keys >= 0) remember(p, c, out);
   return runs;
 }

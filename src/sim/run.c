@@ -467,7 +467,8 @@ static void time_stmts(const Clock *k, SimTime *out, Arena *a) {
       const InstTime *t = &k->inst[x->id];
       k->number[x->id] = out->n_stmts;
       SimTimeStmt *o = &out->stmt[out->n_stmts++];
-      *o = (SimTimeStmt){x->stmt, side ? 'v' : 'c', (Pipe)x->pipe, t->count, t->busy, t->slowed, {0}, t->gm_bytes};
+      *o = (SimTimeStmt){x->stmt, side ? 'v' : 'c', (Pipe)x->pipe, t->count, t->busy, t->slowed, {0},
+                         t->gm_bytes, t->gm_rows, t->ops};
       memcpy(o->idle, t->idle, sizeof t->idle);
     }
 }

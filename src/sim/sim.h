@@ -61,7 +61,7 @@ typedef struct { /* one instruction of the program, summed over all its executio
   const IrStmt *stmt;
   char side; /* 'c' or 'v' */
   Pipe pipe;
-  int64_t count, busy, slowed, idle[SIM_IDLE_COUNT], gm_bytes;
+  int64_t count, busy, slowed, idle[SIM_IDLE_COUNT], gm_bytes, gm_rows, ops;
 } SimTimeStmt;
 
 typedef struct {

@@ -324,6 +324,7 @@ bool clock_issue(Core *c, const Inst *i) {
   e->id = id;
   bool sync = i->op >= OP_COUNT;
   if (!sync && !price_of(k, c, i, &e->price)) return true;
+  if (!sync) k->inst[i->id].ops += e->price.ops;
   Tick room = q->left[q->tail % depth];
   if (room > s->free) {
     idle(t, PIPE_S, room, IDLE_QUEUE, i);
@@ -423,6 +424,7 @@ static void transfer_ends(Clock *k, int32_t number) {
   Tick complete = k->now + f->latency;
   q->done = max_i64(q->done, complete);
   it->gm_bytes += bytes;
+  it->gm_rows += x->rows;
   if (x->write) k->m->gm_write += bytes;
   else k->m->gm_read += bytes;
   it->slowed += max_i64(k->now - q->began - x->head - x->path, 0);

@@ -26,7 +26,7 @@ typedef struct {
   Tick head, path, miss;        /* before it moves; to move it, alone on the chip, all in L2 or nothing in L2 */
 } Transfer;
 
-typedef struct { Tick ticks; Transfer gm; bool is_gm; } Price;
+typedef struct { Tick ticks; int64_t ops; Transfer gm; bool is_gm; } Price;
 
 /* ---- memory.c ------------------------------------------------------------------------------------------- */
 
@@ -88,7 +88,7 @@ typedef struct {
   int8_t n_keys;     /* registers its price depends on; -1: too many to remember */
   int32_t key[8];
   const ArchCost *cost;
-  struct { int64_t key[8]; Tick ticks; bool valid; } seen[4];
+  struct { int64_t key[8], ops; Tick ticks; bool valid; } seen[4];
   uint8_t next;
 } PriceMemo;
 
@@ -138,7 +138,7 @@ typedef struct { int32_t first, n; int64_t block; bool running; } Group;
 typedef struct { Tick at; uint32_t seq; int32_t what, who; } Event; /* what: a pipe's transfer, or GROUP_* */
 
 typedef struct {
-  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes;
+  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes, gm_rows, ops;
 } InstTime; /* slowed: part of busy in which it waited for bandwidth */
 
 typedef struct Clock {

@@ -89,7 +89,23 @@ static const char *file_of(const IrKernel *k, Loc l) {
   return l.file < k->module->files.len ? k->module->files.data[l.file] : "";
 }
 
-static void put_stmts(Text *t, const IrKernel *k, const SimTime *r) {
+/* Operations a cycle of a core at which a statement could run; 0: it computes nothing. */
+static double rate_of(const Arch *arch, const SimTimeStmt *s) {
+  ArchTime t = arch_time(arch);
+  if (!s->ops) return 0;
+  DType type = s->stmt->args[s->pipe == PIPE_M ? 0 : s->stmt->n_args - 1].region.buf->type;
+  return s->pipe == PIPE_M ? arch_mmad_rate(&t, type) : arch_vector_rate(arch, type);
+}
+
+/* Tera-operations a second of the whole chip at the rate of the statement that computes most. */
+static double peak_tops(const Arch *arch, const SimTime *r) {
+  const SimTimeStmt *most = NULL;
+  for (int32_t i = 0; i < r->n_stmts; i++)
+    if (!most || r->stmt[i].ops > most->ops) most = &r->stmt[i];
+  return most ? rate_of(arch, most) * (most->side == 'c' ? arch->aic : arch->aiv) * r->mhz * 1e-6 : 0;
+}
+
+static void put_stmts(Text *t, const IrKernel *k, const Arch *arch, const SimTime *r) {
   for (int32_t i = 0; i < r->n_stmts; i++) {
     const SimTimeStmt *s = &r->stmt[i];
     Text line;
@@ -104,7 +120,10 @@ static void put_stmts(Text *t, const IrKernel *k, const SimTime *r) {
     put_us(t, "busy_us", r, s->busy);
     text_put(t, ",");
     put_us(t, "slowed_us", r, s->slowed);
-    text_printf(t, ",\"gm_bytes\":%lld,\"idle_us\":", (long long)s->gm_bytes);
+    text_printf(t, ",\"gm_bytes\":%lld,\"gm_rows\":%lld,\"ops\":%lld,", (long long)s->gm_bytes,
+                (long long)s->gm_rows, (long long)s->ops);
+    double rate = rate_of(arch, s);
+    text_printf(t, "\"least_us\":%.4f,\"idle_us\":", rate ? (double)s->ops / rate / r->mhz : 0);
     put_idle(t, r, s->idle);
     text_put(t, "}");
   }
@@ -123,12 +142,13 @@ void sim_time_json(Text *t, const IrKernel *k, const Arch *arch, const SimTime *
               r->groups, r->groups_there, (long long)r->gm_read_bytes, (long long)r->gm_write_bytes,
               (long long)r->l2_hit_bytes, (long long)r->l2_miss_bytes, (long long)r->write_back_bytes,
               l2 ? (double)r->l2_hit_bytes / (double)l2 : 0);
+  text_printf(t, "\"peak_tops\":%.4f,\"peak_gbps\":%.1f,\n", peak_tops(arch, r), arch_time(arch).hbm_gbps);
   text_put(t, "\"pipes\":[");
   put_pipes(t, r, 'v', put_pipes(t, r, 'c', 0));
   text_put(t, "],\n\"cores\":[");
   put_cores(t, r);
   text_put(t, "],\n\"statements\":[");
-  put_stmts(t, k, r);
+  put_stmts(t, k, arch, r);
   text_put(t, "]}\n");
 }
 

@@ -1,9 +1,8 @@
 """@tilelang.autotune: tries the configurations of a kernel and keeps the best.
 
 A configuration that does not compile, faults or gives other numbers than the reference is left out, and why is kept:
-`kernel.get_tuner_result()["tried"]`. What is compared is the time of the chip where a run reports it
-(`last_run["cycles"]`),
-else the host's time for simulating one call; "by" says which.
+`kernel.get_tuner_result()["tried"]`. What is compared is milliseconds as do_bench tells
+them: on the simulated chip those of its clock; "by" says which.
 """
 
 import functools
@@ -94,7 +93,7 @@ class Reference:
         self.options, self.inputs, self.wanted, self.latency = options, None, None, None
 
     def measure(self, kernel):
-        """(cost, "cycles" or "host ms") of a kernel that gives the right numbers."""
+        """(milliseconds, by which clock) of a kernel that gives the right numbers."""
         o = self.options
         if self.inputs is None or not o["cache_input_tensors"]:
             supply = o["supply_prog"]
@@ -112,10 +111,10 @@ class Reference:
             found = agree(got, self.wanted, o["rtol"], o["atol"], o["max_mismatched_ratio"])
             if found:
                 raise AssertionError(found)
-        cycles = (kernel.last_run or {}).get("cycles")
-        if cycles:
-            return cycles, "cycles"
-        return do_bench(lambda: kernel(*self.inputs), warmup=0, rep=0), "host ms"
+        ms = kernel.profile(*self.inputs).us * 1e-3 if kernel.device == "sim" else None
+        if ms is not None:
+            return ms, "simulated chip"
+        return do_bench(lambda: kernel(*self.inputs), warmup=0, rep=0), "host"
 
 
 def autotune(func=None, *, configs, warmup=25, rep=100, timeout=100, supply_type=TensorSupplyType.Auto, ref_prog=None,

@@ -1,0 +1,167 @@
+"""kernel.profile(): figures that agree with each other, and views of them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.profiler import do_bench
+
+pytest.importorskip("tilelang._core")
+
+
+def gemm(M, N, K, bm=128, bn=128, bk=64, stages=2):
+    @T.prim_func
+    def gemm(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(N, bn), T.ceildiv(M, bm)) as (bx, by):
+            a, b = T.alloc_shared((bm, bk), "float16"), T.alloc_shared((bk, bn), "float16")
+            c = T.alloc_fragment((bm, bn), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, bk), num_stages=stages):
+                T.copy(A[by * bm, k * bk], a)
+                T.copy(B[k * bk, bx * bn], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * bm, bx * bn])
+
+    return gemm
+
+
+def scale(n):
+    @T.prim_func
+    def scale(x: T.Tensor((n, 256), "float32"), y: T.Tensor((n, 256), "float32")):
+        with T.Kernel(T.ceildiv(n, 32)) as b:
+            t = T.alloc_ub((32, 256), "float32")
+            T.copy(x[b * 32, 0], t)
+            for i, j in T.Parallel(32, 256):
+                t[i, j] = t[i, j] * 2.0
+            T.copy(t, y[b * 32, 0])
+
+    return scale
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return tilelang.compile(gemm(512, 512, 512), out_idx=[2]).profile()
+
+
+def test_figures(seen):
+    assert 0 < seen.compute_only_us < seen.us and 0 < seen.copy_only_us < seen.us and 0 <= seen.overlap <= 1
+    assert seen.cycles == pytest.approx(seen.us * seen.mhz, abs=1)
+    assert seen.gm_write_bytes == 512 * 512 * 4 and seen.gm_read_bytes == 2 * 512 * 512 * 2 * 4
+    assert 0 < seen.hbm_read_bytes <= 2 * 512 * 512 * 2 + 4096 and 0 <= seen.l2_hit <= 1
+    assert seen.flops == 2 * 512**3
+    assert set(seen.pipe_ratio) == {"cube", "mte1", "mte2", "mte3", "fix", "vector", "scalar"}
+    assert 0 < seen.pipe_ratio["cube"] < 1 and seen.pipe_ratio["vector"] == 0
+    assert (seen.blocks, seen.cores_used, seen.cores_there) == (16, 16, 24)
+
+
+def test_busy_and_idle_are_the_whole_time(seen):
+    for core in seen.cores:
+        for pipe, busy in core["busy_us"].items():
+            assert busy + sum(core["idle_us"][pipe].values()) == pytest.approx(seen.us, abs=2e-3), (
+                core["number"],
+                pipe,
+            )
+
+
+def test_lines_are_those_of_the_kernel(seen):
+    sources = [x.source.strip() for x in seen.lines]
+    assert {"T.gemm(a, b, c)", "T.copy(A[by * bm, k * bk], a)"} <= set(sources)
+    assert seen.lines == sorted(seen.lines, key=lambda x: -x.share)
+    assert sum(x.gm_bytes for x in seen.lines) == seen.gm_read_bytes + seen.gm_write_bytes
+
+
+def test_what_if(seen):
+    for question, us in seen.what_if.items():
+        if "stage" not in question and question != "every read in L2":  # cores in step meet at the same tiles
+            assert us <= seen.us + 1e-6, question
+    assert "one more stage in every T.Pipelined" in seen.what_if
+
+
+def test_the_critical_path_is_within_the_time(seen):
+    assert 0 < sum(us for _, us, _ in seen.critical_path) <= seen.us + 1e-6
+
+
+def test_it_prints_and_packs(seen):
+    text = str(seen)
+    for word in ("gemm on 910B2", "cube mte2", "what if", "T.gemm(a, b, c)", "roofline", "advice"):
+        assert word in text
+    assert json.loads(json.dumps(seen.to_dict()))["us"] == seen.us
+    assert "8 of 24 cores get no block" in text
+
+
+def test_the_trace_is_whole(seen, tmp_path):
+    events = json.load(open(seen.save_trace(tmp_path / "t.json")))["traceEvents"]
+    spans = [e for e in events if e["ph"] == "X"]
+    assert len(spans) == len(seen.events)
+    assert all(0 <= e["ts"] and e["dur"] >= 0 and e["ts"] + e["dur"] <= seen.us + 1e-6 for e in spans)
+    starts = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert starts and starts.keys() == ends.keys()
+    assert all(starts[i]["ts"] <= ends[i]["ts"] for i in starts)
+    assert all(re.fullmatch(r"test_profile\.py:\d+", e["args"]["line"]) for e in spans)
+
+
+def browser():
+    return next((b for b in ("chromium-headless-shell", "chromium", "google-chrome") if shutil.which(b)), None)
+
+
+@pytest.mark.skipif(browser() is None, reason="no headless browser here")
+def test_the_page_in_a_browser(seen, tmp_path):
+    page = seen.save_html(tmp_path / "t.html")
+
+    def shown(at=""):
+        command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+        out = subprocess.run([*command, f"file://{page}{at}"], capture_output=True, text=True, timeout=120).stdout
+        boxes, span = re.search(r'data-shown="(\d+)"', out), re.search(r'<span id="span">([^<]*)<', out)
+        assert boxes and span, out[:2000]
+        return int(boxes[1]), span[1]
+
+    whole, span = shown()
+    assert whole > 100 and span.startswith(f"{seen.us:.4g} us of")
+    part, span = shown(f"#from={seen.us / 2}&to={seen.us / 2 + 1}")
+    assert 0 < part < whole and span.startswith("1.000 us of")
+
+
+def test_plots(seen, tmp_path):
+    pytest.importorskip("matplotlib")
+    paths = seen.save_plots(tmp_path)
+    assert [os.path.basename(p) for p in paths] == ["roofline.svg", "pipes.svg", "memory.svg"]
+    again = seen.save_plots(tmp_path / "again")
+    assert [open(p).read() for p in paths] == [open(p).read() for p in again]
+
+
+def test_profile_of_tensors_runs_nothing():
+    kernel = tilelang.compile(scale(64))
+    x, y = np.ones((64, 256), np.float32), np.full((64, 256), 7, np.float32)
+    p = kernel.profile(x, y)
+    assert p.us > 0 and (y == 7).all()
+    assert p.pipe_ratio["vector"] > 0 and p.pipe_ratio["cube"] == 0
+    assert p.us == kernel.profile().us
+
+
+def test_symbolic_sizes():
+    kernel = tilelang.compile(scale(T.symbolic("n")), out_idx=[1])
+    with pytest.raises(tilelang.ArgumentError, match="size n is not known"):
+        kernel.profile()
+    with pytest.raises(tilelang.ArgumentError, match="no argument 'k'"):
+        kernel.profile(k=3)
+    few, many = kernel.profile(n=64).us, kernel.profile(n=64000).us
+    assert few < many == kernel.profile((64000, 256)).us
+
+
+def test_bench_tells_the_time_of_the_chip():
+    kernel = tilelang.compile(scale(64), out_idx=[1])
+    x = np.ones((64, 256), np.float32)
+    with pytest.warns(tilelang.TileLangWarning, match="TL1025"):
+        ms = do_bench(lambda: (kernel(x), kernel(x)))
+    assert ms == pytest.approx(2e-3 * kernel.profile().us) and ms.by == "simulated chip" and ms.host_ms > 0
+    assert do_bench(lambda: x.sum(), warmup=0, rep=0).by == "host"
+    with pytest.warns(tilelang.TileLangWarning, match="simulated time"):
+        assert kernel.get_profiler().do_bench() == pytest.approx(ms / 2)

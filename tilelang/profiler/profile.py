@@ -1,0 +1,315 @@
+"""kernel.profile(): how long a kernel takes on the chip, where the time goes, and what would change it.
+
+The numbers are those of the simulator's clock (`tl_time` in include/tilelang.h; how far they can be trusted:
+docs/accuracy.md). A Profile is filled by one timed run; the questions that need other runs - compute alone, copies
+alone, what if - are asked of the clock when they are first read.
+"""
+
+import functools
+import json
+import linecache
+import re
+
+from ..errors import ArgumentError
+from ..frontend.expr import evaluate
+from ..kernel import lowered
+
+# Idle reasons of the clock, for people.
+REASONS = {
+    "start": "no block yet",
+    "issue": "the scalar unit had not issued it",
+    "flag": "another pipe",
+    "cross": "the other side or another core",
+    "barrier": "a barrier",
+    "queue": "a full queue",
+    "end": "no more work",
+}
+
+# What the clock is asked for each what-if of `Profile.what_if`.
+QUESTIONS = {
+    "every read in L2": {"l2_all_hit": True},
+    "twice the HBM bandwidth": {"hbm_factor": 2.0},
+    "twice the L2 bandwidth": {"l2_factor": 2.0},
+    "no UB bank conflicts": {"no_bank_conflicts": True},
+    "flags and barriers free": {"free_flags": True},
+}
+
+
+class Line:
+    """What one Python line costs, over all cores: `busy_us` by pipe, `wait_us` by reason; `share`: of their time."""
+
+    __slots__ = ("file", "line", "busy_us", "wait_us", "slowed_us", "gm_bytes", "count", "share", "source")
+
+    def __init__(self, file, line):
+        self.file, self.line, self.source = file, line, ""
+        self.busy_us, self.wait_us = {}, {}
+        self.slowed_us = self.share = 0.0
+        self.gm_bytes = self.count = 0
+
+    def to_dict(self):
+        return {k: getattr(self, k) for k in self.__slots__}
+
+
+def profile(kernel, args, kwargs):
+    """A Profile of one launch: see Kernel.profile."""
+    values, given = _arguments(kernel, args, kwargs)
+    return Profile(kernel, values, given)
+
+
+def _arguments(kernel, args, kwargs):
+    """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive."""
+    from ..tensors import is_tensor
+
+    sizes = {n: int(kwargs.pop(n)) for n in list(kwargs) if n in kernel.sizes and not is_tensor(kwargs[n])}
+    if any(is_tensor(a) for a in [*args, *kwargs.values()]):
+        got, views, scalars, env, other, results, _ = kernel._bind(args, kwargs)
+        if other:
+            raise ArgumentError(f"{kernel.name}.profile: a tensor has another shape than its parameter")
+        values = [env[n] for n in kernel.sizes]
+        for i, p in enumerate(kernel.params):
+            values.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+        return values, (got, views, results)
+    given = dict(zip(kernel.inputs, args))
+    names = {p.name: i for i, p in enumerate(kernel.params)}
+    for n, v in kwargs.items():
+        if n not in names:
+            raise ArgumentError(
+                f"{kernel.name}.profile has no argument '{n}'",
+                "give tensors, or shapes, or the symbolic sizes by name: " + ", ".join([*kernel.sizes, *names]),
+            )
+        given[names[n]] = v
+    for i, shape in given.items():
+        want = kernel.params[i].shape
+        for w, h in zip(want, shape if isinstance(shape, (tuple, list)) else ()):
+            if getattr(w, "name", None) in kernel.sizes:
+                sizes.setdefault(w.name, int(h))
+    missing = [n for n in kernel.sizes if n not in sizes]
+    if missing:
+        raise ArgumentError(
+            f"{kernel.name}.profile: the size {missing[0]} is not known",
+            f"profile({missing[0]}=1024), or give the tensors or their shapes",
+        )
+    values = [sizes[n] for n in kernel.sizes]
+    for i, p in enumerate(kernel.params):
+        if p.kind == "scalar":
+            values.append(kernel._scalar(i, given.get(i, 1)))
+        else:
+            shape = tuple(int(evaluate(s, sizes)) for s in p.shape)
+            asked = given.get(i)
+            if isinstance(asked, (tuple, list)) and tuple(asked) != shape:
+                raise ArgumentError(f"{kernel.name}.profile: '{p.name}' has shape {shape}, not {tuple(asked)}")
+            values.append((0, shape))
+    return values, None
+
+
+class Profile:
+    """One launch on the clock.
+
+    us, cycles, mhz            of the whole launch, launch cost included
+    pipe_ratio                 {cube mte1 mte2 mte3 fix vector scalar}: busy share of the cores' time, as msprof defines
+                               aic_mac_ratio and so on
+    gm_read_bytes, gm_write_bytes, l2_hit (0..1), hbm_read_bytes
+    compute_only_us            with all transfers through global memory free
+    copy_only_us               with nothing but them
+    overlap                    0: copies and computation in turns, 1: the shorter is hidden behind the longer
+    lines                      [Line], dearest first
+    pipes, cores, statements   as tl_time_json gives them
+    """
+
+    def __init__(self, kernel, values, keep=None):
+        self.kernel, self.name = kernel, kernel.name
+        self._values, self._keep = values, keep
+        self._program = kernel._need("profile")
+        result, self._all = self._run()
+        self.chip = self._all["chip"]
+        self.us, self.cycles, self.mhz = result["us"], self._all["cycles"], self._all["mhz"]
+        self.pipe_ratio = result["pipe_ratio"]
+        self.gm_read_bytes, self.gm_write_bytes = result["gm_read_bytes"], result["gm_write_bytes"]
+        self.l2_hit = result["l2_hit"]
+        self.hbm_read_bytes = self._all["l2_miss_bytes"]
+        self.blocks, self.instructions = result["blocks"], result["instructions"]
+        self.cores_used, self.cores_there = result["cores_used"], result["cores"]
+        self.pipes, self.cores, self.statements = self._all["pipes"], self._all["cores"], self._all["statements"]
+
+    def _run(self, program=None, full=True, **options):
+        """(result, JSON of the run). Errors of the run are raised like those of a call."""
+        from ..errors import KernelFault, from_core
+
+        program = program or self._program
+        with self.kernel._lock:
+            program.diags_clear()
+            ok, result = program.time(self._values, **options)
+            found = from_core(json.loads(program.diags_json()), self.kernel.traced.builder.paths)
+            program.diags_clear()
+            if not ok:
+                raise KernelFault(found)
+            return result, json.loads(program.time_json()) if full else None
+
+    # ---- other runs ---------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def compute_only_us(self):
+        return self._run(full=False, compute_only=True)[0]["us"]
+
+    @functools.cached_property
+    def copy_only_us(self):
+        return self._run(full=False, copy_only=True)[0]["us"]
+
+    @property
+    def overlap(self):
+        shorter = min(self.compute_only_us, self.copy_only_us)
+        hidden = self.compute_only_us + self.copy_only_us - self.us
+        return max(0.0, min(1.0, hidden / shorter)) if shorter > 0 else 0.0
+
+    @functools.cached_property
+    def what_if(self):
+        """{question: microseconds} of runs under another condition; a question that cannot be asked is left out."""
+        answers = {q: self._run(full=False, **how)[0]["us"] for q, how in QUESTIONS.items()}
+        deeper = self._deeper()
+        if deeper is not None:
+            answers["one more stage in every T.Pipelined"] = deeper
+        return answers
+
+    def _deeper(self):
+        """Time with one more pipeline stage; None: no pipeline, or it does not fit."""
+        text, n = re.subn(r"\bpipeline\((\d+)\)", lambda m: f"pipeline({int(m[1]) + 1})", self.kernel.text)
+        program = lowered(self.name, text, self.kernel.chip) if n else None
+        return self._run(program, full=False)[0]["us"] if program else None
+
+    @functools.cached_property
+    def events(self):
+        """[(core, statement, pipe, start us, end us, cause)] in the order they ended; `cause`: the event that let it
+        begin, -1 for none. core and statement index `cores` and `statements`. At most a million."""
+        self._run(full=False, timeline=True)
+        return self._program.time_events()
+
+    # ---- where the time goes ------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def lines(self):
+        found = {}
+        span = {"cube": 0.0, "vector": 0.0}
+        for c in self.cores:
+            span[c["kind"]] += c["end_us"] - c["start_us"]
+        for s in self.statements:
+            key = (s["file"], s["line"])
+            line = found.setdefault(key, Line(*key))
+            line.busy_us[s["pipe"]] = line.busy_us.get(s["pipe"], 0.0) + s["busy_us"]
+            line.share += s["busy_us"] / span[s["side"]] if span[s["side"]] else 0.0
+            for reason, us in s["idle_us"].items():
+                line.wait_us[reason] = line.wait_us.get(reason, 0.0) + us
+            line.slowed_us += s["slowed_us"]
+            line.gm_bytes += s["gm_bytes"]
+            line.count += s["count"]
+        paths = self.kernel.traced.builder.paths
+        for line in found.values():
+            line.source = linecache.getline(paths.get(line.file, line.file), line.line).rstrip()
+        return sorted(found.values(), key=lambda x: (-x.share, -sum(x.wait_us.values()), x.file, x.line))
+
+    @functools.cached_property
+    def critical_path(self):
+        """[(statement, microseconds, times)]: the chain of instructions each of which let the next one begin, from the
+        last to end back to the first; dearest statement first. Time between them is waiting for transfers under way,
+        flags and the start."""
+        if not self.events:
+            return []
+        at = max(range(len(self.events)), key=lambda i: self.events[i][4])
+        spent = {}
+        until = self.events[at][4]
+        while at >= 0:
+            core, statement, pipe, start, end, cause = self.events[at]
+            us, n = spent.get(statement, (0.0, 0))
+            spent[statement] = us + max(min(end, until) - start, 0.0), n + 1
+            until, at = start, cause
+        return sorted(((s, us, n) for s, (us, n) in spent.items()), key=lambda x: (-x[1], x[0]))
+
+    @property
+    def flops(self):
+        """Multiplications and additions of the cube, and one for each element of a vector instruction."""
+        return sum(s.get("ops", 0) for s in self.statements)
+
+    @property
+    def roofline(self):
+        """{intensity: operations a byte of HBM traffic, achieved, compute_peak, memory_peak: tera-operations a second,
+        bound: "memory" | "compute"} at this intensity; peaks are those of the clock's own tables. What is
+        written counts whether or not L2 has passed it on by the end."""
+        moved = self.hbm_read_bytes + self.gm_write_bytes
+        peak = self._all["peak_tops"]
+        intensity = self.flops / moved if moved else float("inf")
+        memory = intensity * self._all["peak_gbps"] * 1e-3 if moved else float("inf")
+        return {
+            "intensity": intensity,
+            "achieved": self.flops / self.us * 1e-6 if self.us else 0.0,
+            "compute_peak": peak,
+            "memory_peak": memory,
+            "bound": "memory" if memory < peak else "compute",
+        }
+
+    @functools.cached_property
+    def advice(self):
+        """[str]: what the numbers suggest, dearest first."""
+        from .advice import advise
+
+        return advise(self)
+
+    # ---- views --------------------------------------------------------------------------------------------------
+
+    def to_dict(self):
+        """Everything but the events, as plain values for JSON."""
+        return {
+            "kernel": self.name,
+            "chip": self.chip,
+            "us": self.us,
+            "cycles": self.cycles,
+            "mhz": self.mhz,
+            "blocks": self.blocks,
+            "instructions": self.instructions,
+            "cores_used": self.cores_used,
+            "cores_there": self.cores_there,
+            "pipe_ratio": dict(self.pipe_ratio),
+            "gm_read_bytes": self.gm_read_bytes,
+            "gm_write_bytes": self.gm_write_bytes,
+            "l2_hit": self.l2_hit,
+            "hbm_read_bytes": self.hbm_read_bytes,
+            "compute_only_us": self.compute_only_us,
+            "copy_only_us": self.copy_only_us,
+            "overlap": self.overlap,
+            "roofline": self.roofline,
+            "what_if": self.what_if,
+            "advice": self.advice,
+            "lines": [x.to_dict() for x in self.lines],
+            "critical_path": [
+                {"statement": s, "us": us, "times": n, "line": self.statements[s]["line"]}
+                for s, us, n in self.critical_path
+            ],
+            "pipes": self.pipes,
+            "cores": self.cores,
+            "statements": self.statements,
+        }
+
+    def save_trace(self, path):
+        """A Chrome trace (JSON) for ui.perfetto.dev and MindStudio Insight: a process a core, a thread a pipe, flags as
+        arrows, Python lines as arguments. Returns the path."""
+        from .trace import write_trace
+
+        return write_trace(self, path)
+
+    def save_html(self, path):
+        """A timeline to zoom into, in one file that needs nothing else. Returns the path."""
+        from .page import write_page
+
+        return write_page(self, path)
+
+    def save_plots(self, folder, format="svg"):
+        """roofline, pipes, memory: pictures by matplotlib, "svg" or "png". Returns their paths."""
+        from .plots import write_plots
+
+        return write_plots(self, folder, format)
+
+    def __str__(self):
+        from .table import render
+
+        return render(self)
+
+    def __repr__(self):
+        return f"<profile of {self.name} on {self.chip}: {self.us:.2f} us, {self.cycles} cycles>"

@@ -1,0 +1,69 @@
+"""A profile as a Chrome trace: https://ui.perfetto.dev and MindStudio Insight open it.
+
+Processes are cores, threads are pipes; a complete event ("X") is one instruction. Where an instruction waited for one
+of another pipe or core, a flow arrow ("s" to "f") leads from that one to it. Times are microseconds."""
+
+import json
+
+PIPE_ORDER = ("s", "mte2", "mte1", "m", "fix", "v", "mte3")
+
+
+def trace_events(profile):
+    """The list of trace events of a profile."""
+    out = []
+    events = profile.events
+    seen = {(core, pipe) for core, _, pipe, _, _, _ in events}
+    for n, core in enumerate(profile.cores):
+        out.append(_meta("process_name", n, 0, f"{core['kind']} core {core['number']}"))
+        out.append({"ph": "M", "name": "process_sort_index", "pid": n, "tid": 0, "args": {"sort_index": n}})
+        for t, pipe in enumerate(PIPE_ORDER):
+            if (n, pipe) in seen:
+                out.append(_meta("thread_name", n, t, pipe.upper()))
+                out.append({"ph": "M", "name": "thread_sort_index", "pid": n, "tid": t, "args": {"sort_index": t}})
+    for i, (core, statement, pipe, start, end, cause) in enumerate(events):
+        s = profile.statements[statement]
+        at = {"pid": core, "tid": PIPE_ORDER.index(pipe)}
+        args = {"line": f"{s['file']}:{s['line']}", "statement": s["text"]}
+        out.append(
+            {
+                "ph": "X",
+                "name": s["text"].split(" ", 1)[0],
+                "cat": pipe,
+                "ts": start,
+                "dur": end - start,
+                **at,
+                "args": args,
+            }
+        )
+        if cause < 0 or (events[cause][0] == core and events[cause][2] == pipe):
+            continue
+        other = events[cause]
+        out.append(
+            {
+                "ph": "s",
+                "id": i,
+                "name": "flag",
+                "cat": "flag",
+                "ts": other[4],
+                "pid": other[0],
+                "tid": PIPE_ORDER.index(other[2]),
+            }
+        )
+        out.append({"ph": "f", "bp": "e", "id": i, "name": "flag", "cat": "flag", "ts": max(start, other[4]), **at})
+    return out
+
+
+def _meta(what, pid, tid, name):
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def write_trace(profile, path):
+    """Writes the trace to `path` and returns it."""
+    document = {
+        "displayTimeUnit": "ns",
+        "otherData": {"kernel": profile.name, "chip": profile.chip, "us": profile.us, "clock": "simulated"},
+        "traceEvents": trace_events(profile),
+    }
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(document, f, separators=(",", ":"))
+    return path
