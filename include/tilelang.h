@@ -167,6 +167,18 @@ typedef struct {
 /* The i-th event of the last tl_time with `timeline`, in the order they ended; 0 past the end. */
 TL_API int tl_time_event_at(TlContext *c, int64_t i, TlTimeEvent *out);
 
+/* ---- cost -------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+  double us;        /* no run on the clock is faster: launch_us and the largest of the others */
+  double launch_us, memory_us; /* memory: all transfers through GM at the full rate of L2 */
+  struct { double cube, mte1, mte2, mte3, fix, vector, scalar; } pipe_us; /* what each must work, a core's share */
+  int64_t blocks, gm_bytes;    /* gm_bytes: moved at least */
+} TlCost;
+/* A lower bound of the lowered kernel's time in closed form; executes nothing. args as for tl_time: scalars count, data
+ * do not. Forgets the last tl_time. 0: not lowered (diagnostic). */
+TL_API int tl_cost(TlContext *c, const TlArg *args, int n_args, TlCost *out);
+
 /* ---- diagnostics ------------------------------------------------------------------------------------------------ */
 
 TL_API int tl_error_count(TlContext *c);

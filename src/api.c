@@ -6,6 +6,7 @@
  * program that was being changed at that moment is dropped. */
 #include "tilelang.h"
 
+#include "cost/cost.h"
 #include "pass/pass.h"
 #include "rt/rt.h"
 #include "sim/sim.h"
@@ -702,6 +703,26 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
     *result = (TlSimResult){r.blocks,     r.instructions, r.gm_read_bytes, r.gm_write_bytes, r.cores_used,
                             c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic};
   return ok && c->diags.n_errors == before;
+}
+
+/* ---- cost ------------------------------------------------------------------------------------------------- */
+
+int tl_cost(TlContext *c, const TlArg *args, int n_args, TlCost *out) {
+  ENTER(c, false, 0);
+  memset(out, 0, sizeof *out);
+  SimArg *in = run_args(c, "cost", args, n_args, false);
+  if (!in) return 0;
+  const IrKernel *k = c->module->kernel;
+  int64_t *scalar = arena_array(&c->scratch, int64_t, k->params.len + 1);
+  for (uint32_t i = 0; i < k->params.len; i++) scalar[i] = in[i].scalar.i;
+  Cost r;
+  if (!cost_bound(&c->scratch, &c->diags, k, c->arch, scalar, &r)) return 0;
+#define PIPE(p) (r.pipe_us[0][PIPE_##p] > r.pipe_us[1][PIPE_##p] ? r.pipe_us[0][PIPE_##p] : r.pipe_us[1][PIPE_##p])
+  *out = (TlCost){.us = r.us, .launch_us = r.launch_us, .memory_us = r.memory_us, .blocks = r.blocks,
+                  .gm_bytes = r.gm_bytes,
+                  .pipe_us = {PIPE(M), PIPE(MTE1), PIPE(MTE2), PIPE(MTE3), PIPE(FIX), PIPE(V), PIPE(S)}};
+#undef PIPE
+  return 1;
 }
 
 /* ---- time ------------------------------------------------------------------------------------------------- */

@@ -292,6 +292,15 @@ class Kernel:
 
         return profile(self, args, kwargs)
 
+    def cost(self, *args, **kwargs):
+        """{"us", "launch_us", "memory_us", "pipe_us", "blocks", "gm_bytes"}: a lower bound of the time of a launch on
+        the chip, in closed form: no run on the clock is faster. Arguments as for profile()."""
+        from .profiler.profile import arguments
+
+        values, keep = arguments(self, args, kwargs)
+        with self._lock:
+            return self._need("cost").cost(values)[1]
+
     def get_profiler(self, tensor_supply_type=None):
         """Times the kernel and checks it against a reference: see tilelang.profiler."""
         from .profiler import Profiler, TensorSupplyType

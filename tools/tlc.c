@@ -21,6 +21,7 @@ static const char usage[] =
     "  emit      write C++ for the chip; -t ascendc (= auto) or pto\n"
     "  build     write source, C header, launcher, CMake file and description into the directory -o; -t as for emit\n"
     "  sim       run the kernel on the simulated chip and print the results' checksums\n"
+    "  cost      the least time the kernel can take, by pipe, in closed form; scalars by --arg\n"
     "  explain   what was chosen and why: memories, addresses, flags, times\n"
     "  passes    list the passes in order\n"
     "  chips     list the chips\n"
@@ -55,7 +56,7 @@ typedef struct {
   const char *command, *file, *out, *chip, *target, *passes, *root, *python, *constants;
   const char *files[64];
   int n_files;
-  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time;
+  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time, cost;
   unsigned long long schedule;
   Setting args[MAX_SETTINGS], outs[MAX_SETTINGS];
   int n_args, n_outs;
@@ -452,6 +453,21 @@ static int time_kernel(TlContext *c, const Options *o, const TlArg *args, int n)
   return write_text(o->out, o->json ? tl_time_json(c) : tl_time_text(c));
 }
 
+static int cost_kernel(TlContext *c, const Options *o, const TlArg *args, int n) {
+  TlCost r;
+  char text[640];
+  if (!tl_cost(c, args, n, &r)) return FAILED;
+  snprintf(text, sizeof text,
+           o->json ? "{\"us\":%.4f,\"launch_us\":%.4f,\"memory_us\":%.4f,\"pipe_us\":{\"cube\":%.4f,\"mte1\":%.4f,"
+                     "\"mte2\":%.4f,\"mte3\":%.4f,\"fix\":%.4f,\"vector\":%.4f,\"scalar\":%.4f},\"blocks\":%lld,"
+                     "\"gm_bytes\":%lld}\n"
+                   : "at least %.2f us: launch %.2f and the largest of memory %.2f, cube %.2f, mte1 %.2f, mte2 %.2f, "
+                     "mte3 %.2f, fix %.2f, vector %.2f, scalar %.2f; %lld blocks, %lld bytes through GM\n",
+           r.us, r.launch_us, r.memory_us, r.pipe_us.cube, r.pipe_us.mte1, r.pipe_us.mte2, r.pipe_us.mte3,
+           r.pipe_us.fix, r.pipe_us.vector, r.pipe_us.scalar, (long long)r.blocks, (long long)r.gm_bytes);
+  return write_text(o->out, text);
+}
+
 static int known_names(const Setting *list, int n_list, const Tensor *t, int n) {
   for (int i = 0; i < n_list; i++) {
     int found = 0;
@@ -477,9 +493,10 @@ static int run_sim(TlContext *c, const Options *o) {
   if (!status) status = known_names(o->outs, o->n_outs, t, n);
   if (!status && !tl_shapes(c, args, n)) status = FAILED;
   for (int i = 0; i < n && !status; i++)
-    if (t[i].p.is_tensor && (!o->time || setting(o->args, o->n_args, t[i].p.name)))
+    if (t[i].p.is_tensor && ((!o->time && !o->cost) || setting(o->args, o->n_args, t[i].p.name)))
       status = make_tensor(o, &t[i], &args[i], i);
-  if (!status) status = o->time ? time_kernel(c, o, args, n) : simulate(c, o, t, args, n);
+  if (!status && o->cost) status = cost_kernel(c, o, args, n);
+  else if (!status) status = o->time ? time_kernel(c, o, args, n) : simulate(c, o, t, args, n);
   for (int i = 0; i < n; i++) free(t[i].data);
   free(t);
   free(args);
@@ -501,7 +518,7 @@ static int run_file(const Options *o, const char *path) {
     else if (!strcmp(o->command, "opt")) status = run_opt(c, o);
     else if (!strcmp(o->command, "emit")) status = run_emit(c, o);
     else if (!strcmp(o->command, "build")) status = run_build(c, o);
-    else if (!strcmp(o->command, "sim")) status = run_sim(c, o);
+    else if (!strcmp(o->command, "sim") || o->cost) status = run_sim(c, o);
     else if (!strcmp(o->command, "explain")) status = run_explain(c, o);
   }
   show_diags(c, o);
@@ -534,7 +551,7 @@ static int run_doctor(const Options *o) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const commands[] = {"check", "fmt", "opt", "emit", "build", "sim", "explain", "doctor"};
+  static const char *const commands[] = {"check", "fmt", "opt", "emit", "build", "sim", "cost", "explain", "doctor"};
   const char *command = argc > 1 ? argv[1] : "";
   if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
     fputs(usage, stdout);
@@ -552,7 +569,7 @@ int main(int argc, char **argv) {
     fputs(usage, stderr);
     return *command ? fail("unknown command '%s'", command) : USAGE;
   }
-  Options o = {.command = command};
+  Options o = {.command = command, .cost = !strcmp(command, "cost")};
   int status = parse_options(argc, argv, &o);
   if (status) return status;
   if (!strcmp(command, "doctor")) return o.n_files ? fail("doctor takes no file") : run_doctor(&o);

@@ -76,6 +76,8 @@ double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int
 double arch_mmad_rate(const ArchTime *t, DType type);
 double arch_vector_rate(const Arch *a, DType type);
 double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double more_per_repeat);
+/* Between L1, L0 and L0C: count elements of size bytes. */
+double arch_inner_cycles(const ArchTime *t, int op, int64_t count, int size);
 double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes);
 
 /* Can pipe V of this chip convert src to dst in one instruction? */

@@ -85,6 +85,17 @@ double arch_vector_cycles(const ArchCost *c, int64_t repeats, int size, double m
   return c->head + (double)repeats * ((size > 2 ? c->per32 : c->per16) + more_per_repeat);
 }
 
+double arch_inner_cycles(const ArchTime *t, int op, int64_t count, int size) {
+  double bytes = (double)count * size;
+  switch (op) {
+  case OP_L1_TO_L0A: return t->l0_head + bytes / t->l0a_bus;
+  case OP_L1_TO_L0B: return t->l0_head + bytes / t->l0b_bus;
+  case OP_L0C_TO_L1: return t->fix_head + (double)count / t->fix_l1_elems;
+  case OP_L1_FILL: return t->dma_head + bytes / t->l1_fill_bus;
+  default: return 1;
+  }
+}
+
 double arch_dma_cycles(double bus, double row_cycles, int64_t rows, int64_t row_bytes) {
   double n = (double)row_bytes / bus;
   return (double)rows * (n > row_cycles ? n : row_cycles);

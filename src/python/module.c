@@ -234,6 +234,25 @@ static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
                        (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores);
 }
 
+static PyObject *program_cost(Program *p, PyObject *args) {
+  PyObject *list;
+  if (!PyArg_ParseTuple(args, "O!:cost", &PyList_Type, &list)) return NULL;
+  TlArg *values = read_args(list);
+  if (!values) return NULL;
+  if (!enter(p)) {
+    PyMem_Free(values);
+    return NULL;
+  }
+  TlCost r;
+  int ok = tl_cost(p->context, values, (int)PyList_Size(list), &r);
+  p->busy = 0;
+  PyMem_Free(values);
+  return Py_BuildValue("N{sdsdsds{sdsdsdsdsdsdsd}sLsL}", PyBool_FromLong(ok), "us", r.us, "launch_us", r.launch_us,
+                       "memory_us", r.memory_us, "pipe_us", "cube", r.pipe_us.cube, "mte1", r.pipe_us.mte1, "mte2",
+                       r.pipe_us.mte2, "mte3", r.pipe_us.mte3, "fix", r.pipe_us.fix, "vector", r.pipe_us.vector,
+                       "scalar", r.pipe_us.scalar, "blocks", (long long)r.blocks, "gm_bytes", (long long)r.gm_bytes);
+}
+
 static PyObject *time_result(int ok, const TlTimeResult *r) {
   return Py_BuildValue("N{sdsdsLsLsLsLsLsds{sdsdsdsdsdsdsd}sisi}", PyBool_FromLong(ok), "us", r->us, "mhz", r->mhz,
                        "ticks", (long long)r->ticks, "blocks", (long long)r->blocks, "instructions",
@@ -300,6 +319,7 @@ static PyMethodDef program_methods[] = {
     METHOD(export, METH_VARARGS, "export(target, directory) -> bool"),
     METHOD(sim, METH_VARARGS | METH_KEYWORDS,
            "sim(args, checks=True, threads=0, max_faults=0, schedule=0) -> (ok, counts)"),
+    METHOD(cost, METH_VARARGS, "cost(args) -> (ok, bounds): the least time, in closed form; as TlCost in tilelang.h"),
     METHOD(time, METH_VARARGS | METH_KEYWORDS,
            "time(args, ...) -> (ok, result): how long it takes on the chip; the data address of an argument may be 0; "
            "options as TlTime in tilelang.h"),

@@ -153,10 +153,10 @@ static double cycles_of(const Clock *k, const Core *c, const Entry *e, const Arc
   const View *v = e->v;
   switch (i->op) {
   case OP_MMAD: return arch_mmad_cycles(t, arg_buf(c, i, 0)->type, v[2].rows, v[2].cols, v[0].cols);
-  case OP_L1_TO_L0A: return t->l0_head + (double)(v[1].count * arg_buf(c, i, 1)->size) / t->l0a_bus;
-  case OP_L1_TO_L0B: return t->l0_head + (double)(v[1].count * arg_buf(c, i, 1)->size) / t->l0b_bus;
-  case OP_L0C_TO_L1: return t->fix_head + (double)v[0].count / t->fix_l1_elems;
-  case OP_L1_FILL: return t->dma_head + (double)(v[1].count * arg_buf(c, i, 1)->size) / t->l1_fill_bus;
+  case OP_L0C_TO_L1: return arch_inner_cycles(t, i->op, v[0].count, arg_buf(c, i, 0)->size);
+  case OP_L1_TO_L0A:
+  case OP_L1_TO_L0B:
+  case OP_L1_FILL: return arch_inner_cycles(t, i->op, v[1].count, arg_buf(c, i, 1)->size);
   default: return cost ? vector_cycles(k, c, e, cost) : 1;
   }
 }

@@ -8,6 +8,8 @@ import subprocess
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilelang
 import tilelang.language as T
@@ -165,3 +167,48 @@ def test_bench_tells_the_time_of_the_chip():
     assert do_bench(lambda: x.sum(), warmup=0, rep=0).by == "host"
     with pytest.warns(tilelang.TileLangWarning, match="simulated time"):
         assert kernel.get_profiler().do_bench() == pytest.approx(ms / 2)
+
+
+# ---- kernel.cost(): a lower bound -----------------------------------------------------------------------------------
+
+
+def both(func, sizes=None, **options):
+    kernel = tilelang.compile(func, **options)
+    bound, run = kernel.cost(**(sizes or {})), kernel.profile(**(sizes or {}))
+    assert 0 < bound["launch_us"] < bound["us"] <= run.us
+    assert bound["gm_bytes"] <= run.gm_read_bytes + run.gm_write_bytes
+    ratio = {k: v for k, v in bound["pipe_us"].items() if v}
+    assert all(v <= run.us for v in ratio.values())
+    return bound, run
+
+
+@pytest.mark.parametrize("shape", [(512, 512, 512), (1000, 777, 300), (128, 4096, 64), (64, 64, 4096)])
+@pytest.mark.parametrize("tile", [(128, 128, 64, 2), (64, 128, 32, 1), (128, 256, 64, 2)])
+def test_products(shape, tile):
+    bound, run = both(gemm(*shape, *tile), out_idx=[2])
+    whole = all(s % t == 0 for s, t in zip(shape, tile[:2])) and shape[2] % tile[2] == 0
+    if whole:
+        assert bound["gm_bytes"] == run.gm_read_bytes + run.gm_write_bytes
+
+
+@pytest.mark.parametrize("n", [32, 100, 4096, 100000])
+def test_elements(n):
+    both(scale(n), out_idx=[1])
+    both(scale(T.symbolic("n")), {"n": n}, out_idx=[1])
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    st.tuples(*[st.integers(1, 700)] * 3),
+    st.sampled_from([16, 64, 128]),
+    st.sampled_from([16, 64, 256]),
+    st.sampled_from([16, 32, 128]),
+    st.integers(1, 3),
+)
+def test_no_run_is_faster(shape, bm, bn, bk, stages):
+    both(gemm(*shape, bm, bn, bk, stages), out_idx=[2])
+
+
+def test_a_busy_kernel_is_near_its_bound():
+    bound, run = both(gemm(2048, 2048, 2048, 128, 256, 64), out_idx=[2])
+    assert bound["us"] > 0.4 * run.us

@@ -201,3 +201,12 @@ def test_the_sides_work_on_different_iterations():
     assert "the cube and the vector cores work on different iterations of the loop" in text
     text = tilelang.compile(flash(1, 64, 32, 32, 1), out_idx=[3]).explain()
     assert "different iterations" not in text
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_cost_is_a_lower_bound(stages, causal):
+    kernel = tilelang.compile(flash(2, 256, 64, 64, stages, causal=causal), out_idx=[3])
+    bound, run = kernel.cost(), kernel.profile()
+    assert bound["launch_us"] < bound["us"] <= run.us
+    assert bound["pipe_us"]["cube"] > 0 and bound["pipe_us"]["vector"] > 0

@@ -1,8 +1,8 @@
 """Timing, and checking a kernel against a reference: do_bench, kernel.get_profiler().
 
 A function that launches kernels on the simulated chip is timed by the simulator's clock: what the launches would take
-on the chip, one after the other. What does not launch any is timed on the host;
-with torch_npu that waits for the card.
+on the chip, one after the other. What does not launch any is timed on the host, with
+torch_npu until the card is done.
 """
 
 import enum

@@ -52,11 +52,11 @@ class Line:
 
 def profile(kernel, args, kwargs):
     """A Profile of one launch: see Kernel.profile."""
-    values, given = _arguments(kernel, args, kwargs)
+    values, given = arguments(kernel, args, kwargs)
     return Profile(kernel, values, given)
 
 
-def _arguments(kernel, args, kwargs):
+def arguments(kernel, args, kwargs):
     """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive."""
     from ..tensors import is_tensor
 

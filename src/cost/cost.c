@@ -1,0 +1,293 @@
+/* cost.c - the least that each pipe and the memory must do, from the lowered program.
+ *
+ * A walk over the program sums, for every pipe, the least cycles of its instructions (the formulas of arch/time.c with
+ * everything in the way taken out) times how often they run at least. Quantities are intervals: of a loop whose index
+ * decides about conditions or extents the first and the last iteration are walked alone and the rest as one interval;
+ * so tails and skewed pipelines count exactly. Blocks are divided alike: the last along each axis of the grid, and the
+ * others in a few parts. What cannot be known (a value read from memory) counts as the least it can be.
+ *
+ * The work of all blocks over the cores there is what a pipe needs at least; pipes may overlap, so the bound is the
+ * largest of them, not their sum. */
+#include "cost.h"
+
+#include <string.h>
+
+typedef struct { int64_t lo, hi; } Span;
+enum { PARTS = 8, MAX_GRID = 3 };
+#define OPEN ((Span){INT64_MIN / 4, INT64_MAX / 4})
+
+typedef struct {
+  const IrKernel *k;
+  const Arch *arch;
+  ArchTime t;
+  Span *var;                     /* by variable id */
+  bool *steers;                  /* by variable id: a condition, an extent or a loop depends on it */
+  double (*cycles)[PIPE_COUNT];  /* by side */
+  double gm_bytes;
+  int side;
+} Walk;
+
+/* ---- intervals ------------------------------------------------------------------------------------------------ */
+
+static int64_t clamp(__int128 v) {
+  return v < INT64_MIN / 4 ? INT64_MIN / 4 : v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
+}
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static Span times(Span a, Span b) {
+  int64_t p[4] = {clamp((__int128)a.lo * b.lo), clamp((__int128)a.lo * b.hi), clamp((__int128)a.hi * b.lo),
+                  clamp((__int128)a.hi * b.hi)};
+  return (Span){least(least(p[0], p[1]), least(p[2], p[3])), most(most(p[0], p[1]), most(p[2], p[3]))};
+}
+
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+static Span truth(bool always, bool never) { return (Span){always, !never}; }
+
+static Span compare(ExprOp op, Span a, Span b) {
+  bool one = a.lo == a.hi && b.lo == b.hi && a.lo == b.lo, apart = a.hi < b.lo || b.hi < a.lo;
+  switch (op) {
+  case EX_LT: return truth(a.hi < b.lo, a.lo >= b.hi);
+  case EX_LE: return truth(a.hi <= b.lo, a.lo > b.hi);
+  case EX_GT: return truth(a.lo > b.hi, a.hi <= b.lo);
+  case EX_GE: return truth(a.lo >= b.hi, a.hi < b.lo);
+  case EX_EQ: return truth(one, apart);
+  default: return truth(apart, one);
+  }
+}
+
+static Span span_of(const Walk *w, const IrExpr *e) {
+  if (e->op == EX_INT) return (Span){e->i, e->i};
+  if (e->op == EX_VAR) return w->var[e->var->id];
+  if (e->op == EX_CAST) return span_of(w, e->arg[0]);
+  if (e->op == EX_LOAD || e->op == EX_FLOAT || e->op == EX_BITS) return OPEN;
+  Span a = span_of(w, e->arg[0]), b = e->n > 1 ? span_of(w, e->arg[1]) : a;
+  switch (e->op) {
+  case EX_ADD: return (Span){clamp((__int128)a.lo + b.lo), clamp((__int128)a.hi + b.hi)};
+  case EX_SUB: return (Span){clamp((__int128)a.lo - b.hi), clamp((__int128)a.hi - b.lo)};
+  case EX_MUL: return times(a, b);
+  case EX_MIN: return (Span){least(a.lo, b.lo), least(a.hi, b.hi)};
+  case EX_MAX: return (Span){most(a.lo, b.lo), most(a.hi, b.hi)};
+  case EX_FDIV: return b.lo == b.hi && b.lo > 0 ? (Span){floor_div(a.lo, b.lo), floor_div(a.hi, b.lo)} : OPEN;
+  case EX_MOD:
+    if (b.lo != b.hi || b.lo <= 0) return OPEN;
+    if (floor_div(a.lo, b.lo) != floor_div(a.hi, b.lo)) return (Span){0, b.lo - 1};
+    return (Span){a.lo - floor_div(a.lo, b.lo) * b.lo, a.hi - floor_div(a.hi, b.lo) * b.lo};
+  case EX_LT: case EX_LE: case EX_GT: case EX_GE: case EX_EQ: case EX_NE: return compare((ExprOp)e->op, a, b);
+  case EX_LAND: return truth(a.lo > 0 && b.lo > 0, a.hi == 0 || b.hi == 0);
+  case EX_LOR: return truth(a.lo > 0 || b.lo > 0, a.hi == 0 && b.hi == 0);
+  case EX_LNOT: return truth(a.hi == 0, a.lo > 0);
+  case EX_SELECT: {
+    Span c = span_of(w, e->arg[2]);
+    return a.lo > 0 ? b : a.hi == 0 ? c : (Span){least(b.lo, c.lo), most(b.hi, c.hi)};
+  }
+  default: return OPEN;
+  }
+}
+
+/* ---- which variables steer ------------------------------------------------------------------------------------ */
+
+static void mark_var(IrExpr *e, void *user) {
+  if (e->op == EX_VAR) ((Walk *)user)->steers[e->var->id] = true;
+}
+
+static bool mark(IrStmt *s, void *user) {
+  if (s->op == ST_IF || s->op == ST_WHILE) ir_walk_expr(s->test.cond, mark_var, user);
+  if (s->op == ST_LET || s->op == ST_VAR || s->op == ST_ASSIGN) ir_walk_expr(s->set.value, mark_var, user);
+  if (s->op == ST_FOR) {
+    ir_walk_expr(s->loop.lo, mark_var, user);
+    ir_walk_expr(s->loop.hi, mark_var, user);
+  }
+  for (int i = 0; i < s->n_args; i++)
+    for (int d = 0; s->args[i].kind == ARG_REGION && d < s->args[i].region.buf->rank; d++)
+      ir_walk_expr(s->args[i].region.ext[d], mark_var, user);
+  return true;
+}
+
+/* ---- instructions --------------------------------------------------------------------------------------------- */
+
+static int64_t extent(const Walk *w, const IrRegion *r, int d) { return most(span_of(w, r->ext[d]).lo, 0); }
+
+static int64_t count(const Walk *w, const IrRegion *r) {
+  int64_t n = 1;
+  for (int d = 0; d < r->buf->rank; d++) n = clamp((__int128)n * extent(w, r, d));
+  return n;
+}
+
+static double bytes_of(const Walk *w, const IrRegion *r) { return (double)count(w, r) * dtype_size(r->buf->type); }
+
+/* The tensor a statement moves to or from, or NULL. */
+static const IrRegion *gm_of(const IrStmt *s) {
+  for (int i = 0; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION && s->args[i].region.buf->space == SPACE_GM) return &s->args[i].region;
+  return NULL;
+}
+
+static double vector_cycles(const Walk *w, const IrStmt *s) {
+  const ArchCost *c = arch_cost(w->arch, op_info[s->op].cost);
+  double bytes = 0;
+  int size = 1;
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION) continue;
+    double b = bytes_of(w, &s->args[i].region);
+    int z = dtype_size(s->args[i].region.buf->type);
+    bytes = b > bytes ? b : bytes;
+    size = z > size ? z : size;
+  }
+  if (!c || bytes <= 0) return 0;
+  return arch_vector_cycles(c, (int64_t)((bytes + w->arch->repeat_bytes - 1) / w->arch->repeat_bytes), size, 0);
+}
+
+static double cycles_of(const Walk *w, const IrStmt *s) {
+  const ArchTime *t = &w->t;
+  const IrRegion *gm = gm_of(s), *out = &s->args[s->n_args - 1].region;
+  if (gm) {
+    double bytes = bytes_of(w, gm);
+    double bus = s->op == OP_GM_TO_L1 ? t->l1_bus : s->op == OP_GM_TO_UB ? t->ub_bus : s->op == OP_UB_TO_GM ? t->out_bus
+                                                                                                         : t->fix_bus;
+    return bytes > 0 ? bytes / bus : 0;
+  }
+  if (s->op == OP_MMAD) {
+    const IrRegion *a = &s->args[0].region;
+    int64_t n = extent(w, out, out->buf->rank - 1), m = n ? count(w, out) / n : 0;
+    int64_t k = extent(w, a, a->buf->rank - 1);
+    return m && n && k ? arch_mmad_cycles(t, a->buf->type, m, n, k) : 0;
+  }
+  if (op_info[s->op].pipe == PIPE_V) return vector_cycles(w, s);
+  return arch_inner_cycles(t, s->op, count(w, s->op == OP_L0C_TO_L1 ? &s->args[0].region : out),
+                           dtype_size(out->buf->type));
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------- */
+
+static void walk(Walk *w, const IrBlock *b, double n);
+
+static bool leaves(IrStmt *s, void *user) {
+  (void)user;
+  return s->op != ST_BREAK && s->op != ST_CONTINUE;
+}
+
+static void walk_loop(Walk *w, const IrStmt *s, double n) {
+  Span lo = span_of(w, s->loop.lo), hi = span_of(w, s->loop.hi), step = span_of(w, s->loop.step);
+  Span *v = &w->var[s->loop.var->id];
+  if (step.lo != step.hi || step.lo <= 0 || !ir_walk((IrBlock *)&s->body, leaves, NULL)) return;
+  int64_t trips = most((hi.lo - lo.hi + step.lo - 1) / step.lo, 0), last = lo.hi + (trips - 1) * step.lo;
+  bool exact = lo.lo == lo.hi && hi.lo == hi.hi;
+  if (hi.lo <= lo.hi || trips <= 0) return;
+  if (!w->steers[s->loop.var->id] || !exact || trips < 3) {
+    *v = (Span){lo.lo, most(hi.hi - 1, lo.lo)};
+    if (exact && trips < 3)
+      for (int64_t i = 0; i < trips; i++) *v = (Span){lo.lo + i * step.lo, lo.lo + i * step.lo}, walk(w, &s->body, n);
+    else walk(w, &s->body, n * (double)trips);
+    return;
+  }
+  *v = (Span){lo.lo, lo.lo};
+  walk(w, &s->body, n);
+  *v = (Span){lo.lo + step.lo, last - step.lo};
+  walk(w, &s->body, n * (double)(trips - 2));
+  *v = (Span){last, last};
+  walk(w, &s->body, n);
+}
+
+static void walk_stmt(Walk *w, const IrStmt *s, double n) {
+  Span c;
+  switch (s->op) {
+  case ST_FOR: walk_loop(w, s, n); return;
+  case ST_IF:
+    c = span_of(w, s->test.cond);
+    if (c.lo > 0) walk(w, &s->body, n);
+    else if (c.hi == 0) walk(w, &s->alt, n);
+    return;
+  case ST_LET: w->var[s->set.var->id] = span_of(w, s->set.value); return;
+  case ST_VAR:
+  case ST_ASSIGN: w->var[s->set.var->id] = OPEN; return;
+  default: break;
+  }
+  if (!ir_is_op(s)) return;
+  const IrRegion *gm = gm_of(s);
+  w->cycles[w->side][op_info[s->op].pipe] += n * cycles_of(w, s);
+  w->cycles[w->side][PIPE_S] += n * w->t.issue;
+  if (gm) w->gm_bytes += n * bytes_of(w, gm);
+}
+
+static void walk(Walk *w, const IrBlock *b, double n) {
+  for (const IrStmt *s = b->first; s; s = s->next) walk_stmt(w, s, n);
+}
+
+/* Both vector cores of a block, or the one. */
+static void walk_block(Walk *w, double n) {
+  const IrKernel *k = w->k;
+  for (const IrStmt *s = k->body.first; s; s = s->next) {
+    if (s->op == ST_CUBE) {
+      w->side = 0;
+      walk(w, &s->body, n);
+    } else if (s->op == ST_VECTOR) {
+      w->side = 1;
+      for (int v = 0; v < (k->vid ? 2 : 1); v++) {
+        if (k->vid) w->var[k->vid->id] = (Span){v, v};
+        walk(w, &s->body, n);
+      }
+    }
+  }
+}
+
+/* Axis by axis: where it steers, in parts whose last is the last block alone. */
+static void walk_grid(Walk *w, uint32_t axis, double n) {
+  if (axis == w->k->grid.len) {
+    walk_block(w, n);
+    return;
+  }
+  int64_t ext = most(span_of(w, w->k->grid_ext.data[axis]).lo, 0);
+  uint32_t id = w->k->grid.data[axis]->id;
+  if (!ext) return;
+  if (!w->steers[id]) {
+    w->var[id] = (Span){0, ext - 1};
+    walk_grid(w, axis + 1, n * (double)ext);
+    return;
+  }
+  int64_t parts = least(ext - 1, PARTS);
+  for (int64_t p = 0; p < parts; p++) {
+    int64_t from = p * (ext - 1) / parts, to = (p + 1) * (ext - 1) / parts;
+    w->var[id] = (Span){from, to - 1};
+    if (to > from) walk_grid(w, axis + 1, n * (double)(to - from));
+  }
+  w->var[id] = (Span){ext - 1, ext - 1};
+  walk_grid(w, axis + 1, n);
+}
+
+bool cost_bound(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const int64_t *scalar, Cost *out) {
+  memset(out, 0, sizeof *out);
+  if (k->level != LEVEL_LOWERED) {
+    diag_add(d, DIAG_WRONG_STAGE, k->loc, "the cost of a kernel is that of its lowered program");
+    return false;
+  }
+  double cycles[2][PIPE_COUNT] = {{0}};
+  Walk w = {.k = k, .arch = arch, .t = arch_time(arch), .cycles = cycles};
+  w.var = arena_array(a, Span, k->vars.len + 1);
+  w.steers = arena_array(a, bool, k->vars.len + 1);
+  for (uint32_t i = 0; i < k->vars.len; i++) w.var[i] = OPEN;
+  for (uint32_t i = 0; i < k->params.len; i++)
+    if (k->params.data[i].var && !dtype_is_float(k->params.data[i].var->type))
+      w.var[k->params.data[i].var->id] = (Span){scalar[i], scalar[i]};
+  ir_walk((IrBlock *)&k->body, mark, &w);
+  out->blocks = 1;
+  for (uint32_t g = 0; g < k->grid.len; g++)
+    out->blocks = clamp((__int128)out->blocks * most(span_of(&w, k->grid_ext.data[g]).lo, 0));
+  walk_grid(&w, 0, 1);
+  double top = 0, mhz = arch->mhz;
+  int groups = k->cores == CORES_VECTOR ? arch->aiv : arch->aic;
+  double used = (double)(out->blocks < groups ? most(out->blocks, 1) : groups);
+  double per[2] = {used, used * (k->cores == CORES_MIX ? 2 : 1)};
+  for (int side = 0; side < 2; side++)
+    for (int p = 0; p < PIPE_COUNT; p++) {
+      out->pipe_us[side][p] = cycles[side][p] / per[side] / mhz;
+      top = out->pipe_us[side][p] > top ? out->pipe_us[side][p] : top;
+    }
+  out->gm_bytes = (int64_t)w.gm_bytes;
+  out->memory_us = w.gm_bytes / w.t.l2_gbps * 1e-3;
+  top = out->memory_us > top ? out->memory_us : top;
+  out->launch_us = w.t.launch_ns * 1e-3;
+  out->us = out->blocks ? out->launch_us + top : 0;
+  return true;
+}
