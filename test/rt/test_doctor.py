@@ -135,6 +135,16 @@ def test_a_toolkit_in_part(doctor, machine, empty_library, gone, what):
     assert [w for w, f in found.items() if f["needed"] and f["health"] != "ok"] == [what]
 
 
+def test_a_compiler_of_another_toolkit(doctor, machine, empty_library, monkeypatch, tmp_path):
+    whole(machine, empty_library)
+    (tmp_path / "bin").mkdir()
+    (machine.cann_home / "bin/bisheng").rename(tmp_path / "bin/bisheng")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    found, ready = doctor(machine)
+    assert not ready and found["compiler"]["where"] == f"{tmp_path}/bin/bisheng"
+    assert found["compiler"]["health"] == "mismatch" and "it is not part of" in found["compiler"]["text"]
+
+
 @pytest.mark.parametrize("torch_npu, torch, health, says", [
     ("2.5.1", "2.5.1+cpu", "ok", None),
     ("2.4.0.post4", "2.4.0", "ok", None),

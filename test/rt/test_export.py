@@ -96,6 +96,9 @@ def test_the_description_and_the_header(tmp_path):
     for name in files:  # the same bytes, and no path of this machine
         text = (tmp_path / "one" / name).read_text()
         assert text == (tmp_path / "two" / name).read_text() and str(tmp_path) not in text
+    for target in ("ascendc", "pto"):  # several kernels fit into one program
+        source = (kernel().export(tmp_path / target, target) / "product.cpp").read_text()
+        assert "static void call(" in source and 'extern "C" void call(' not in source
     d = json.loads((tmp_path / "one/product.json").read_text())
     assert (d["kernel"], d["chip"], d["target"], d["file"]) == ("product", "910B2", "ascendc", "test_export.py")
     params = {p["name"]: p for p in d["parameters"]}
