@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures tlc against numpy and prints ratios: both sides of a ratio are taken in turn, in one run, on the same cores.
 
-    python bench/bench.py [--rounds N] [--json FILE] [PART...]      parts: gemm add compile import wheel
+    python bench/bench.py [--rounds N] [--json FILE] [PART...]      parts: gemm add checks compile import wheel
 
 `goal` is what the project set out for; nothing here is asserted. A ratio is of the best times over all rounds, since
 whatever else runs on the machine only ever adds time."""
@@ -118,6 +118,51 @@ def vector_add(n, block=8192):
     return add
 
 
+def softmax(rows, n=1024, block=16):
+    @T.prim_func
+    def soft(X: T.Tensor((rows, n), "float32"), Y: T.Tensor((rows, n), "float32")):
+        with T.Kernel(T.ceildiv(rows, block)) as bx:
+            x = T.alloc_shared((block, n), "float32")
+            m = T.alloc_fragment((block,), "float32")
+            s = T.alloc_fragment((block,), "float32")
+            T.copy(X[bx * block, 0], x)
+            T.reduce_max(x, m, dim=1)
+            for i, j in T.Parallel(block, n):
+                x[i, j] = T.exp(x[i, j] - m[i])
+            T.reduce_sum(x, s, dim=1)
+            for i, j in T.Parallel(block, n):
+                x[i, j] = x[i, j] / s[i]
+            T.copy(x, Y[bx * block, 0])
+
+    return soft
+
+
+def rmsnorm_rows(rows, n=512):
+    """One row at a time, f16 in and out: small instructions."""
+
+    @T.prim_func
+    def norm(X: T.Tensor((rows, n), "float16"), Y: T.Tensor((rows, n), "float16")):
+        with T.Kernel(T.ceildiv(rows, 64)) as bx:
+            x = T.alloc_shared((1, n), "float16")
+            f = T.alloc_fragment((1, n), "float32")
+            q = T.alloc_fragment((1, n), "float32")
+            s = T.alloc_fragment((1,), "float32")
+            for r in T.serial(64):
+                T.copy(X[bx * 64 + r, 0], x)
+                for i, j in T.Parallel(1, n):
+                    f[i, j] = T.cast(x[i, j], "float32")
+                for i, j in T.Parallel(1, n):
+                    q[i, j] = f[i, j] * f[i, j]
+                T.reduce_sum(q, s, dim=1)
+                for i, j in T.Parallel(1, n):
+                    f[i, j] = f[i, j] * T.rsqrt(s[i] / n + 1e-5)
+                for i, j in T.Parallel(1, n):
+                    x[i, j] = T.cast(f[i, j], "float16")
+                T.copy(x, Y[bx * 64 + r, 0])
+
+    return norm
+
+
 # ---- parts ------------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +197,27 @@ def bench_add(table, rounds):
         raise SystemExit("the two sums differ")
     table.row("add of 2^24 f32, checks off", ms(fast), ms(add), f"{fast / add:.2f}", "<= 4")
     table.row("add of 2^24 f32, checks on", ms(checked), ms(add), f"{checked / add:.2f}")
+
+
+def bench_checks(table, rounds):
+    """The same kernel with and without checks, on one host thread."""
+    rng = np.random.default_rng(0)
+
+    def tensor(dtype, *shape):
+        return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+
+    f16, f32 = np.float16, np.float32
+    cases = (("add of 2^22 f32", vector_add(1 << 22), [tensor(f32, 1 << 22) for _ in range(3)], "<= 4"),
+             ("softmax 4096 x 1024 f32", softmax(4096), [tensor(f32, 4096, 1024) for _ in range(2)], "<= 4"),
+             ("rmsnorm 2048 x 512 f16, by rows", rmsnorm_rows(2048), [tensor(f16, 2048, 512) for _ in range(2)], "<= 4"),
+             ("512^3 f16 GEMM, whole K", gemm_whole_rows(512, 512, 512),
+              [tensor(f16, 512, 512), tensor(f16, 512, 512), tensor(f32, 512, 512)], "<= 2"),
+             ("1024^3 f16 GEMM, K in steps", gemm_pipelined(1024, 1024, 1024),
+              [tensor(f16, 1024, 1024), tensor(f16, 1024, 1024), tensor(f32, 1024, 1024)], "<= 2"))
+    for name, make, tensors, goal in cases:
+        on, off = (tilelang.compile(make, checks=c, threads=1) for c in (True, False))
+        checked, fast = best_in_turn(rounds, lambda: on(*tensors), lambda: off(*tensors))
+        table.row(f"{name}: checks on, against off", ms(checked), ms(fast), f"{checked / fast:.2f}", goal)
 
 
 def bench_compile(table, rounds):
@@ -216,7 +282,7 @@ def bench_wheel(table, rounds):
     table.row("  unpacked", f"{inside / 1e6:.2f} MB")
 
 
-PARTS = {"gemm": bench_gemm, "add": bench_add, "compile": bench_compile, "import": bench_import, "wheel": bench_wheel}
+PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "compile": bench_compile, "import": bench_import, "wheel": bench_wheel}
 
 
 def blas_name():

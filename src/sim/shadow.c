@@ -28,7 +28,8 @@ typedef struct SplitLane {
   uint32_t tick[GRANULE], who[GRANULE];
 } SplitLane;
 
-typedef struct { uint32_t tick[GRANULES], who[GRANULES]; } Lane;
+/* last: the latest of the ticks; most accesses are ordered after all of a page, and need to know no more. */
+typedef struct { uint32_t last, tick[GRANULES], who[GRANULES]; } Lane;
 
 typedef struct Page {
   uint32_t init[GRANULES]; /* a bit a byte: holds a value */
@@ -200,7 +201,7 @@ static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, ui
 
 static bool lane_conflict(const Part *p, int lane, uint32_t limit, Hit *hit) {
   const Lane *l = p->page->lane[lane];
-  if (!any_later(&l->tick[p->g0], p->g1 - p->g0 + 1, limit)) return false;
+  if (l->last <= limit || !any_later(&l->tick[p->g0], p->g1 - p->g0 + 1, limit)) return false;
   for (int g = p->g0; g <= p->g1; g++) {
     uint32_t mask = part_mask(p, g), who = l->who[g];
     if (l->tick[g] <= limit || !mask) continue;
@@ -285,6 +286,7 @@ void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi,
   while (lo < hi) {
     Part p = part_at(m, s, b, lo, hi);
     Lane *lane = lane_of(m, p.page, key);
+    lane->last = tick;
     bool ragged = p.first != ~UINT32_C(0) || p.last != ~UINT32_C(0) || any_split(p.page, p.g0, p.g1);
     if (ragged) {
       for (int g = p.g0; g <= p.g1; g++) mark_granule(m, &p, g, lane, key, tick, who);
