@@ -21,45 +21,7 @@
 
 #include <string.h>
 
-enum { MAX_FLAGS = 400, MAX_ROTATION = 8, MAX_REPLAYS = 3000, IDS = 8 };
-
-/* Replay state of one event id. */
-typedef struct { bool set; int32_t snapshot[PIPE_COUNT], waited; } FlagState;
-
-typedef struct {
-  Pipe src, dst;     /* src == PIPE_COUNT: a barrier of dst (ALL or an unordered pipe) before `before` */
-  IrStmt *after;     /* sets stand after this statement */
-  IrStmt *before;    /* waits stand before this one */
-  IrStmt *loop;      /* backward: primed before and drained after this loop; NULL: forward */
-  IrStmt *rotor;     /* the loop whose trip picks the id, n > 1 */
-  int32_t n;         /* ids */
-  int32_t base;      /* first id, once assigned */
-  bool dead, answered; /* answered: a backward flag keeps the source from running ahead */
-  const IrStmt *why_d, *why_e;
-  const char *why;
-  FlagState state[MAX_ROTATION];
-} Flag;
-
-typedef struct { int32_t vc[PIPE_COUNT][PIPE_COUNT], last[PIPE_COUNT]; } Clock;
-
-typedef struct {
-  PassCtx *p;
-  IrKernel *k;
-  IrStmt *side;
-  Trace trace;
-  Vec(Flag) flags;
-  Vec(uint32_t) *at_before, *at_after, *at_loop; /* by statement id: flags to look at */
-  Clock now;
-  int32_t tick;
-  int32_t *entry_tick, *iter;
-  int32_t *trips; /* iterations of each loop in the trace */
-  bool *made;     /* by statement id: an instruction that the user's statement does not name */
-  FlagState by_id[PIPE_COUNT][PIPE_COUNT][16]; /* flags written by hand, and ids on trial */
-  bool hand_used[PIPE_COUNT][PIPE_COUNT][16];
-  bool check_ids; /* flags that share an id are replayed as one */
-  uint32_t miss_e, miss_pipe; /* the first missing edge */
-  uint32_t bad_flag;          /* or the flag set twice */
-} Sync;
+enum { MAX_FLAGS = 400, MAX_REPLAYS = 3000, IDS = 8 };
 
 /* ---- replay --------------------------------------------------------------------------------------------------- */
 
@@ -106,6 +68,7 @@ static void replay_barrier(Sync *y, Pipe pipe) {
 
 static void replay_hand(Sync *y, const Event *e) {
   const IrStmt *s = e->stmt;
+  if (y->gone && y->gone[s->id]) return;
   if (s->op == ST_BARRIER) {
     replay_barrier(y, s->sync.src);
     return;
@@ -137,7 +100,14 @@ static bool users_business(const Sync *y, const Entry *e, Pipe p) {
 static bool replay_instr(Sync *y, uint32_t at) {
   const Entry *e = &y->trace.entries.data[at];
   for (int p = 0; p < PIPE_COUNT; p++) {
-    if (!e->dep[p] || y->now.vc[e->pipe][p] >= y->entry_tick[e->dep[p]] || users_business(y, e, (Pipe)p)) continue;
+    if (!e->dep[p] || y->now.vc[e->pipe][p] >= y->entry_tick[e->dep[p]]) continue;
+    if (users_business(y, e, (Pipe)p)) {
+      /* what S waits for comes before all that it issues later */
+      bool by_s = p != PIPE_S && y->now.vc[PIPE_S][p] >= y->entry_tick[e->dep[p]];
+      y->n_left += !by_s;
+      if (y->left && !by_s) y->left(y, at, (Pipe)p);
+      continue;
+    }
     y->miss_e = at;
     y->miss_pipe = (uint32_t)p;
     return false;
@@ -165,14 +135,13 @@ static void merge_paths(Clock *a, const Clock *b, const Clock *before) {
 
 typedef struct { Clock before, then; } Branch;
 
-/* One replay: true when nothing is missing. */
-static bool replay(Sync *y) {
+bool sync_replay(Sync *y) {
   Branch stack[64];
   int depth = 0;
   memset(&y->now, 0, sizeof y->now);
   memset(y->by_id, 0, sizeof y->by_id);
   y->tick = 0;
-  y->miss_e = y->bad_flag = 0;
+  y->miss_e = y->bad_flag = y->n_left = 0;
   for (uint32_t i = 0; i < y->flags.len; i++) memset(y->flags.data[i].state, 0, sizeof y->flags.data[i].state);
   for (uint32_t n = 0; n < y->trace.events.len; n++) {
     const Event *e = &y->trace.events.data[n];
@@ -377,7 +346,7 @@ static bool solve(Sync *y) {
   uint32_t last_e = 0, last_p = 0;
   int attempt = 0;
   for (int i = 0; i < MAX_REPLAYS && y->flags.len < MAX_FLAGS; i++) {
-    if (replay(y)) return true;
+    if (sync_replay(y)) return true;
     if (y->bad_flag) {
       mend(y, y->bad_flag - 1);
       continue;
@@ -395,7 +364,7 @@ static void drop_implied(Sync *y) {
   for (uint32_t i = 0; i < y->flags.len; i++) {
     if (y->flags.data[i].dead) continue;
     y->flags.data[i].dead = true;
-    if (!replay(y)) y->flags.data[i].dead = false;
+    if (!sync_replay(y)) y->flags.data[i].dead = false;
   }
 }
 
@@ -425,7 +394,7 @@ static void merge_flags(Sync *y) {
       if (g.before->id < f.before->id) both.before = g.before;
       y->flags.data[i].dead = y->flags.data[j].dead = true;
       add_flag(y, both);
-      if (replay(y)) break;
+      if (sync_replay(y)) break;
       y->flags.data[y->flags.len - 1].dead = true;
       y->flags.data[i].dead = y->flags.data[j].dead = false;
     }
@@ -453,7 +422,7 @@ static bool find_id(Sync *y, Flag *f) {
       f->base = base;
       if (!shared) return true;
       y->check_ids = true;
-      bool ok = replay(y);
+      bool ok = sync_replay(y);
       y->check_ids = false;
       if (ok) return true;
     }
@@ -587,6 +556,7 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   merge_flags(y);
   drop_implied(y);
   assign_ids(y);
+  sync_check_hand(y);
   write_down(y);
   int live = 0, barriers = 0;
   for (uint32_t i = 0; i < y->flags.len; i++)

@@ -1,4 +1,5 @@
-/* sync.h - shared by sync.c and sync_trace.c only: the program of one side as a trace of events. */
+/* sync.h - shared by sync.c, sync_trace.c and sync_hand.c only: the program of one side as a trace of events, and its
+ * replay. */
 #ifndef TL_PASS_SYNC_H
 #define TL_PASS_SYNC_H
 
@@ -23,6 +24,7 @@ typedef struct { uint8_t kind; IrStmt *stmt; uint32_t entry; int32_t arg; } Even
 typedef struct {
   const IrBuf *buf;
   bool write;
+  bool sure; /* exactly these bytes, whenever the statement executes */
   int64_t start, width, pitch, count;
   IrExpr *off[IR_MAX_RANK], *ext[IR_MAX_RANK]; /* GM only; loop variables replaced by this iteration's value */
 } Access;
@@ -50,5 +52,58 @@ typedef struct {
 /* The trace of a side's block: every loop is walked often enough to meet each distance at which iterations can
  * touch the same bytes (one more than the largest modulus of its variable). Dependencies are filled in. */
 void sync_trace(PassCtx *p, IrStmt *side, Trace *out);
+
+/* ---- the replay ---- */
+
+enum { MAX_ROTATION = 8 };
+
+/* Replay state of one event id. */
+typedef struct { bool set; int32_t snapshot[PIPE_COUNT], waited; } FlagState;
+
+typedef struct {
+  Pipe src, dst;     /* src == PIPE_COUNT: a barrier of dst (ALL or an unordered pipe) before `before` */
+  IrStmt *after;     /* sets stand after this statement */
+  IrStmt *before;    /* waits stand before this one */
+  IrStmt *loop;      /* backward: primed before and drained after this loop; NULL: forward */
+  IrStmt *rotor;     /* the loop whose trip picks the id, n > 1 */
+  int32_t n;         /* ids */
+  int32_t base;      /* first id, once assigned */
+  bool dead, answered; /* answered: a backward flag keeps the source from running ahead */
+  const IrStmt *why_d, *why_e;
+  const char *why;
+  FlagState state[MAX_ROTATION];
+} Flag;
+
+typedef struct { int32_t vc[PIPE_COUNT][PIPE_COUNT], last[PIPE_COUNT]; } Clock;
+
+typedef struct Sync {
+  PassCtx *p;
+  IrKernel *k;
+  IrStmt *side;
+  Trace trace;
+  Vec(Flag) flags;
+  Vec(uint32_t) *at_before, *at_after, *at_loop; /* by statement id: flags to look at */
+  Clock now;
+  int32_t tick;
+  int32_t *entry_tick, *iter;
+  int32_t *trips; /* iterations of each loop in the trace */
+  bool *made;     /* by statement id: an instruction that the user's statement does not name */
+  FlagState by_id[PIPE_COUNT][PIPE_COUNT][16]; /* flags written by hand, and ids on trial */
+  bool hand_used[PIPE_COUNT][PIPE_COUNT][16];
+  bool check_ids; /* flags that share an id are replayed as one */
+  uint32_t miss_e, miss_pipe; /* the first missing edge */
+  uint32_t bad_flag;          /* or the flag set twice */
+  /* sync_hand.c: */
+  void (*left)(struct Sync *y, uint32_t at, Pipe p); /* told of a missing edge that is the user's business */
+  uint32_t n_left;                                   /* how many there were */
+  bool *gone; /* by statement id: a flag or barrier by hand that is left out; NULL: none */
+} Sync;
+
+/* True when nothing is missing. */
+bool sync_replay(Sync *y);
+
+/* What the user wrote by hand: accesses it leaves unordered, flags set and waited for unequally often (warnings), and
+ * flags and barriers that order nothing (remarks). */
+void sync_check_hand(Sync *y);
 
 #endif

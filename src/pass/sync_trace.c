@@ -131,6 +131,11 @@ static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
     }
     if (ext[d] <= 0 || off[d] < 0 || off[d] + ext[d] > b->shape[d]->i) return;
   }
+  bool exact = true;
+  for (int d = 0; d < b->rank; d++) {
+    int64_t e;
+    exact &= known(at_iteration(w, r->ext[d]), &e) && !drift(w, r->off[d]);
+  }
   int outer = b->layout == LAYOUT_ND ? 0 : b->rank - 2;
   if (b->layout != LAYOUT_ND && b->rank >= 2) {
     int64_t planes = 1, index = 0, one = 1;
@@ -139,6 +144,7 @@ static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
     if (!one) return;
     fractal_runs(b, b->addr + index * (ir_buf_bytes(b) / planes), off[outer], ext[outer], off[outer + 1],
                  ext[outer + 1], a);
+    a->sure = exact;
     return;
   }
   /* Row-major: cols grow inwards while contiguous, one strided dimension, otherwise the hull. */
@@ -159,6 +165,7 @@ static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
   a->width = (simple ? width : span) * size;
   a->count = simple ? count : 1;
   a->pitch = simple && pitch ? pitch * size : a->width;
+  a->sure = exact && simple;
 }
 
 static void add_access(Walk *w, Entry *e, const IrRegion *r, bool write) {
