@@ -209,7 +209,8 @@ def bench_checks(table, rounds):
     f16, f32 = np.float16, np.float32
     cases = (("add of 2^22 f32", vector_add(1 << 22), [tensor(f32, 1 << 22) for _ in range(3)], "<= 4"),
              ("softmax 4096 x 1024 f32", softmax(4096), [tensor(f32, 4096, 1024) for _ in range(2)], "<= 4"),
-             ("rmsnorm 2048 x 512 f16, by rows", rmsnorm_rows(2048), [tensor(f16, 2048, 512) for _ in range(2)], "<= 4"),
+             ("rmsnorm 2048 x 512 f16, by rows", rmsnorm_rows(2048),
+              [tensor(f16, 2048, 512) for _ in range(2)], "<= 4"),
              ("512^3 f16 GEMM, whole K", gemm_whole_rows(512, 512, 512),
               [tensor(f16, 512, 512), tensor(f16, 512, 512), tensor(f32, 512, 512)], "<= 2"),
              ("1024^3 f16 GEMM, K in steps", gemm_pipelined(1024, 1024, 1024),
@@ -282,7 +283,8 @@ def bench_wheel(table, rounds):
     table.row("  unpacked", f"{inside / 1e6:.2f} MB")
 
 
-PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "compile": bench_compile, "import": bench_import, "wheel": bench_wheel}
+PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "compile": bench_compile,
+         "import": bench_import, "wheel": bench_wheel}
 
 
 def blas_name():

@@ -74,6 +74,18 @@ static int partner_of_rows(const IrRegion *ub, const IrRegion *other) {
   return -1;
 }
 
+/* Whole bytes of a mask [R, N / 8] go with each row of a tile [R, N]; a mask of one run is cut nowhere. */
+static void tie_mask(Share *h, const IrRegion *mask, const IrRegion *tile) {
+  int64_t bits = 8, row = 1;
+  bool rows = mask->buf->rank > 1 && mask->buf->rank == tile->buf->rank && ir_expr_equal(mask->ext[0], tile->ext[0]);
+  for (int d = 1; rows && d < tile->buf->rank; d++) {
+    rows = ir_is_const(mask->ext[d]) && ir_is_const(tile->ext[d]);
+    if (rows) bits *= mask->ext[d]->i, row *= tile->ext[d]->i;
+  }
+  if (rows && bits == row) tie(h, mask->buf, tile->buf);
+  else forbid(h, mask->buf), forbid(h, tile->buf);
+}
+
 typedef struct { Share *h; } Loads;
 static void forbid_load(IrExpr *e, void *user) {
   if (e->op == EX_LOAD && e->buf->space == SPACE_UB) forbid(user, e->buf);
@@ -135,9 +147,16 @@ static void check_op(Share *h, const IrStmt *s) {
     for (int i = 0; i < s->n_args; i++)
       if (is_ub(&s->args[i])) forbid(h, s->args[i].region.buf);
     return;
+  case OP_COMPARE:
+    if (is_ub(&s->args[0])) tie_mask(h, &out->region, &s->args[0].region);
+    if (is_ub(&s->args[1])) tie_elementwise(h, &s->args[1].region, &s->args[0].region);
+    return;
   default:
-    for (int i = 0; i < n_in; i++)
-      if (is_ub(&s->args[i])) tie_elementwise(h, &s->args[i].region, &out->region);
+    for (int i = 0; i < n_in; i++) {
+      if (!is_ub(&s->args[i])) continue;
+      if (s->op == OP_SELECT && i == 0 && !ir_attr(s, ATTR_MASKREP)) tie_mask(h, &s->args[i].region, &out->region);
+      else tie_elementwise(h, &s->args[i].region, &out->region);
+    }
   }
 }
 

@@ -5,7 +5,7 @@
  *              under an `if`, no flag between cores that might order it; the simulator checks the rest in the run.
  *   counts     over all iterations a flag is set more often than it is waited for, or less. Certain when all loops
  *              around its statements have constant trip counts, or the same loops stand around sets and waits.
- *   redundant  the same replay without the flag or the barrier leaves nothing more unordered: a remark, with its cost. */
+ *   redundant  the same replay without the flag or the barrier leaves nothing more unordered: a remark. */
 #include "sync.h"
 
 #include <string.h>
@@ -96,8 +96,9 @@ static int64_t trips_around(IrKernel *k, const IrStmt *s, const IrStmt **loop) {
     IrStmt *up = x->block->parent;
     if (up->op != ST_FOR) continue;
     if (!*loop) *loop = up;
-    bool constant = up->loop.step->op == EX_INT && up->loop.step->i && ir_const_diff(k, up->loop.hi, up->loop.lo, &diff);
-    n = n < 0 || !constant ? -1 : n * max_i64(0, ceil_div(diff, up->loop.step->i));
+    const IrExpr *step = up->loop.step;
+    bool constant = step->op == EX_INT && step->i > 0 && ir_const_diff(k, up->loop.hi, up->loop.lo, &diff);
+    n = n < 0 || !constant ? -1 : n * max_i64(0, ceil_div(diff, step->i));
   }
   return n;
 }
