@@ -1,10 +1,10 @@
 /* machine.c - cores that run: pipe S interprets its program and issues, the other pipes take instructions from their
  * queues.
  *
- * Scheduling is eager and has a fixed order: core after core, S until it must wait, then each pipe until its head must
- * wait; over and over while something moves. So the order, and with it every result, is the same in every run. When
- * nothing moves and a core is not done, that is a deadlock. What a pipe may do is asked of may_issue(), which changes
- * nothing; issue() does it.
+ * Scheduling is eager and has a fixed order: core after core, S until it must wait, then what waits in the queues, the
+ * oldest instruction that may run first; over and over while something moves. So the order, and with it every result, is
+ * the same in every run. When nothing moves and a core is not done, that is a deadlock. What a pipe may do is asked of
+ * may_issue(), which changes nothing; issue() does it.
  *
  * With a seed (Sim.schedule) the order is another one that the chip allows, for tests: each pipe, S among them, has a
  * random priority that changes now and then, and the first that may move makes one step. So pipes starve and run ahead
@@ -82,6 +82,23 @@ static bool s_issue(Core *c, const Inst *i) {
   return true;
 }
 
+/* Runs what waits in the queues, the oldest that may run first: where flags leave the order open, the numbers are those
+ * of the program's order. What the order should have been said about is found by the clocks, not by the numbers. */
+static bool drain(Core *c) {
+  for (bool moved = false;; moved = true) {
+    Pipe next = PIPE_S;
+    uint32_t age = 0;
+    for (Pipe p = (Pipe)1; p < (Pipe)CORE_PIPES; p++) {
+      const PipeQueue *q = &c->pipe[p];
+      if (q->head == q->tail) continue;
+      uint32_t a = c->seq - q->ring[q->head % q->depth].seq;
+      if ((next == PIPE_S || a > age) && may_issue(c, p)) next = p, age = a;
+    }
+    if (next == PIPE_S) return moved;
+    issue(c, next);
+  }
+}
+
 static void divide_fault(Core *c, int32_t pc) {
   const IrStmt *s = c->prog->code_stmt[pc];
   if (fault_known(c, DIAG_SIM_DIVIDE, s, NULL)) return;
@@ -106,7 +123,7 @@ bool run_s(Core *c, bool one) {
   Reg *r = c->reg;
   const Code *code = c->prog->code;
   int32_t pc = c->pc;
-  int64_t steps = c->steps;
+  int64_t steps = c->steps, before = steps;
   bool zero = false;
   c->state = S_RUN;
   for (;; steps++) {
@@ -138,14 +155,17 @@ bool run_s(Core *c, bool one) {
     case C_ISSUE:
       c->steps = steps;
       if (!s_issue(c, &c->prog->inst[q->a])) {
-        bool moved = c->pc != pc - 1;
         c->pc = pc - 1;
-        return moved;
+        return steps > before;
       }
       if (one) return c->pc = pc, true;
       break;
-    case C_LOAD: s_load(c, q); break;
+    case C_LOAD:
+      if (!one) drain(c);
+      s_load(c, q);
+      break;
     case C_STORE:
+      if (!one) drain(c);
       s_store(c, q);
       if (one) return c->pc = pc, true;
       break;
@@ -204,7 +224,7 @@ static void core_init(Machine *m, Core *c, const Program *prog, int32_t index, i
     q->ring = arena_array(a, Entry, q->depth);
     for (uint32_t e = 0; e < q->depth; e++) q->ring[e].clock = arena_array(a, uint32_t, m->n_comp);
   }
-  int n_flags = CORE_PIPES * CORE_PIPES * s->arch->n_flags;
+  int n_flags = CORE_PIPES * CORE_PIPES * SIM_FLAGS;
   c->flag = arena_array(a, Flag, n_flags);
   if (!s->prog[0].cross && !s->prog[1].cross) return;
   int n_cross = s->arch->n_cross_flags;
@@ -268,7 +288,7 @@ static void core_start(Core *c, int64_t block) {
     memset(c->mem[sp], 0xff, (size_t)s->used[sp]);
     if (c->shadow[sp]) shadow_reset(c->m, c->shadow[sp]);
   }
-  for (int f = 0; f < CORE_PIPES * CORE_PIPES * s->arch->n_flags; f++)
+  for (int f = 0; f < CORE_PIPES * CORE_PIPES * SIM_FLAGS; f++)
     c->flag[f].set = c->flag[f].wait_tick = c->flag[f].first = 0;
   for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) cross_clear(&c->cross[f]);
   for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) cross_clear(&c->sent[f]);
@@ -345,11 +365,7 @@ static void run_cores(Machine *m) {
     for (int32_t i = 0; i < m->n_cores; i++) {
       Core *c = &m->core[i];
       if (s_may_run(c)) moved |= run_s(c, false);
-      for (Pipe p = (Pipe)1; p < (Pipe)CORE_PIPES; p++)
-        while (c->pipe[p].head != c->pipe[p].tail && may_issue(c, p)) {
-          issue(c, p);
-          moved = true;
-        }
+      moved |= drain(c);
       done &= c->state == S_DONE && pipes_empty(c);
       if (m->block_faults >= m->sim->max_faults) return;
     }

@@ -22,6 +22,7 @@ enum {
   COMPS = 8,             /* clock components a core: the pipes and S_ORDER */
   FLAG_CLOCKS = 4,
   SEQ_RING = 256,
+  SIM_FLAGS = 16,        /* flags kept for a pair of pipes; chips have fewer: more is a fault */
   CROSS_MODES = 3,
   CROSS_RING = 16,       /* pending sets a cross flag can hold here; chips allow fewer */
   NO_REG = -1

@@ -44,9 +44,8 @@ bool pipes_empty(const Core *c) {
 /* ---- flags ---------------------------------------------------------------------------------------------- */
 
 static Flag *flag_of(const Core *c, const Inst *i, int64_t id) {
-  int n = c->m->sim->arch->n_flags;
-  if (id < 0 || id >= n) return NULL;
-  return &c->flag[(i->src * CORE_PIPES + i->dst) * n + id];
+  if (id < 0 || id >= SIM_FLAGS) return NULL;
+  return &c->flag[(i->src * CORE_PIPES + i->dst) * SIM_FLAGS + id];
 }
 
 static void no_flag(Core *c, const Inst *i, int64_t id, int n) {
@@ -93,10 +92,8 @@ static uint32_t *flag_clock(Core *c, Flag *f) {
 
 static void set_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
   Flag *f = flag_of(c, i, id);
-  if (!f) {
-    no_flag(c, i, id, c->m->sim->arch->n_flags);
-    return;
-  }
+  if (!f || (c->m->sim->checks && id >= c->m->sim->arch->n_flags)) no_flag(c, i, id, c->m->sim->arch->n_flags);
+  if (!f) return;
   if (c->m->n_comp) {
     if (f->set || (f->waiter && f->wait_tick > c->pipe[p].seen[sync_comp(c, i->dst)])) set_twice(c, i, f, id);
     publish(c, p, flag_clock(c, f));
@@ -107,10 +104,8 @@ static void set_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
 
 static void wait_flag(Core *c, const Inst *i, Pipe p, int64_t id) {
   Flag *f = flag_of(c, i, id);
-  if (!f) {
-    no_flag(c, i, id, c->m->sim->arch->n_flags);
-    return;
-  }
+  if (!f || (c->m->sim->checks && id >= c->m->sim->arch->n_flags)) no_flag(c, i, id, c->m->sim->arch->n_flags);
+  if (!f) return;
   const uint32_t *clock = c->m->n_comp ? f->clocks + f->first * (uint32_t)c->m->n_comp : NULL;
   f->set--;
   f->first = (f->first + 1) % FLAG_CLOCKS;
@@ -455,7 +450,7 @@ void report_deadlock(Machine *m) {
 }
 
 void report_flags_left(Machine *m) {
-  int nf = m->sim->arch->n_flags;
+  int nf = SIM_FLAGS;
   for (int32_t o = 0; o < m->n_cores; o++) {
     Core *c = &m->core[o];
     for (int x = 0; x < CORE_PIPES * CORE_PIPES * nf; x++) {

@@ -196,3 +196,27 @@ def test_a_condition_that_the_bounds_of_the_loops_decide_is_decided():
 
     assert f.script().count("if ") == 1
     assert np.array_equal(run(f, out_idx=[0]), np.tile(np.repeat([3, 4], 8), (2, 1)))
+
+
+def test_without_checks_the_order_of_the_text_holds_where_flags_leave_it_open():
+    """No flag, and one with an id that the chip does not have: both faults with checks, the right numbers without."""
+
+    @T.prim_func
+    def f(x: T.Tensor((4, 256), "float32"), y: T.Tensor((4, 256), "float32")):
+        with T.Kernel(4, is_npu=True) as (cid, vid):
+            t, u = T.alloc_ub((1, 256), "float32"), T.alloc_ub((1, 256), "float32")
+            with T.Scope("V"):
+                T.copy(x[cid, 0], t)
+                T.set_flag("mte2", "v", 9)
+                T.wait_flag("mte2", "v", 9)
+                T.tile.add(u, t, t)
+                T.copy(u, y[cid, 0])
+
+    x = np.random.default_rng(0).standard_normal((4, 256), dtype=np.float32)
+    with pytest.warns(tilelang.TileLangWarning, match="TL0266"):
+        kernel = tilelang.compile(f, out_idx=[1], checks=False)
+        assert np.array_equal(kernel(x), x + x)
+        checked = tilelang.compile(f, out_idx=[1])
+    with pytest.raises(tilelang.KernelFault) as e:
+        checked(x)
+    assert {"TL0814", "TL0805"} <= {d.code for d in e.value.errors}
