@@ -2,9 +2,9 @@
  * queues.
  *
  * Scheduling is eager and has a fixed order: core after core, S until it must wait, then what waits in the queues, the
- * oldest instruction that may run first; over and over while something moves. So the order, and with it every result, is
- * the same in every run. When nothing moves and a core is not done, that is a deadlock. What a pipe may do is asked of
- * may_issue(), which changes nothing; issue() does it.
+ * oldest instruction that may run first; over and over while something moves. So the order, and with it every result,
+ * is the same in every run. When nothing moves and a core is not done, that is a deadlock. What a pipe may do is asked
+ * of may_issue(), which changes nothing; issue() does it.
  *
  * With a seed (Sim.schedule) the order is another one that the chip allows, for tests: each pipe, S among them, has a
  * random priority that changes now and then, and the first that may move makes one step. So pipes starve and run ahead
