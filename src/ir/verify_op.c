@@ -330,6 +330,13 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
       diag_fix(v->d, g, "use mode(rint)");
     }
   }
+  bool bits = s->op == OP_AND || s->op == OP_OR;
+  for (int i = 1; v->lowered && (bits || s->op == OP_SELECT) && i < ir_n_in(s->op); i++) {
+    if (s->args[i].kind == ARG_REGION || (s->op == OP_SELECT && i == 2 && !ir_attr(s, ATTR_MASKREP))) continue;
+    Diag *g = bad(v, SCALAR_FORM, "'%s' with the scalar %s: the instruction takes a tile there", name,
+                  expr_text(v, s->args[i].scalar));
+    diag_fix(v->d, g, "fill a tile with it first");
+  }
   if (s->op == OP_ATOMIC_ADD) {
     const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
     if (b->space != SPACE_GM || a->space == SPACE_GM) {

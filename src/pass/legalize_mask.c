@@ -217,6 +217,7 @@ void lg_select(Lg *g) {
   flat.flat = true;
   if (g->failed) return;
   if (arg[0].scalar) arg[0] = lg_filled(g, &flat, arg[0], w);
+  if (arg[1].scalar && rep) arg[1] = lg_filled(g, &flat, arg[1], w);
   Opd out = in_place ? arg[2] : lg_temp(g, &flat, w);
   if (w == DT_I32) select_i32(g, &flat, mask, arg[0], arg[1], out);
   else select_runs(g, mask, arg[0], arg[1], out);

@@ -26,6 +26,9 @@ const CHelper cw_helpers[HELP_SHARED] = {
     [HELP_ABS] = {"AbsOf", "template <typename T>\n%s T AbsOf(T a)\n{\n  return a < 0 ? -a : a;\n}\n"},
     [HELP_BITS] = {"BitsOf", "template <typename To, typename From>\n%s To BitsOf(From a)\n{\n"
                              "  return *reinterpret_cast<const To *>(&a);\n}\n"},
+#define HELPER(id, name, text) [HELP_##id] = {name, text},
+#include "scalar.def"
+#undef HELPER
 };
 
 static const char *const cxx_words[] = {
@@ -337,8 +340,7 @@ static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
   bool mod = e->op == EX_MOD;
   if (dtype_is_float(e->type)) {
     if (mod) {
-      cw_refuse(w, DIAG_EMIT_SCALAR, "compute it with vector instructions",
-                "the scalar unit has no remainder of floats");
+      put_call2(w, t, HELP_FLOAT_MOD, e);
       return;
     }
     if (!put_whole(w, t, "Floor")) return;
@@ -346,12 +348,38 @@ static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
     text_put(t, ")");
   } else if (cw_not_negative(w, e->arg[0]) && cw_not_negative(w, e->arg[1])) {
     put_infix(w, t, e, mod ? "%" : "/", 10, prec);
-  } else if (w->host) {
-    cw_refuse(w, DIAG_EMIT_SCALAR, "write the grid with sizes that are not negative",
-              "the number of blocks divides a value that may be negative");
+  } else if (w->host) { /* no functions there */
+    const char *a = cw_atom(w, e->arg[0]), *b = cw_atom(w, e->arg[1]);
+    bool positive = ir_range(w->k, e->arg[1]).lo > 0;
+    text_printf(t, mod ? "((%s %% %s + %s) %% %s)" : "(%s / %s - (%s %% %s", a, b, mod ? b : a, b);
+    if (!mod && positive) text_put(t, " < 0))");
+    else if (!mod) text_printf(t, " != 0 && (%s < 0) != (%s < 0)))", a, b);
   } else {
     put_call2(w, t, mod ? HELP_FLOOR_MOD : HELP_FLOOR_DIV, e);
   }
+}
+
+/* A function of scalar.def, and those it calls. */
+static void put_float_call(CWriter *w, Text *t, int helper, const IrExpr *e) {
+  cw_use(w, helper);
+  if (helper == HELP_TANH || helper == HELP_POW) cw_use(w, HELP_EXP);
+  if (helper == HELP_POW) cw_use(w, HELP_LOG);
+  if (helper == HELP_EXP || helper == HELP_LOG || helper == HELP_TANH || helper == HELP_POW) cw_use(w, HELP_BITS);
+  text_printf(t, "%s(", cw_helpers[helper].name);
+  for (int i = 0; i < e->n; i++) {
+    if (i) text_put(t, ", ");
+    put_float(w, t, e->arg[i], 0);
+  }
+  text_put(t, helper != HELP_SIN ? ")" : e->op == EX_COS ? ", 1)" : ", 0)");
+}
+
+static void put_int_pow(CWriter *w, Text *t, const IrExpr *e) {
+  cw_use(w, HELP_INT_POW);
+  text_printf(t, "%s<%s>(", cw_helpers[HELP_INT_POW].name, cw_type(e->type));
+  put(w, t, e->arg[0], 0);
+  text_put(t, ", ");
+  put(w, t, e->arg[1], 0);
+  text_put(t, ")");
 }
 
 static void put_function(CWriter *w, Text *t, const IrExpr *e) {
@@ -376,6 +404,15 @@ static void put_function(CWriter *w, Text *t, const IrExpr *e) {
     put_float(w, t, e->arg[0], 0);
     text_put(t, ")");
     return;
+  case EX_EXP: put_float_call(w, t, HELP_EXP, e); return;
+  case EX_LOG: put_float_call(w, t, HELP_LOG, e); return;
+  case EX_TANH: put_float_call(w, t, HELP_TANH, e); return;
+  case EX_SIN:
+  case EX_COS: put_float_call(w, t, HELP_SIN, e); return;
+  case EX_POW:
+    if (dtype_is_float(e->type)) put_float_call(w, t, HELP_POW, e);
+    else put_int_pow(w, t, e);
+    return;
   default:
     cw_refuse(w, DIAG_EMIT_SCALAR, "compute it on a tile with the vector op of that name, then read the element",
               "the scalar unit has no %s", expr_info[e->op].spelling);
@@ -385,6 +422,11 @@ static void put_function(CWriter *w, Text *t, const IrExpr *e) {
 static void put_cast(CWriter *w, Text *t, const IrExpr *e, int prec) {
   const IrExpr *a = e->arg[0];
   DType to = e->type, from = a->type;
+  if (to == DT_E4M3 || to == DT_E5M2 || from == DT_E4M3 || from == DT_E5M2) {
+    cw_refuse(w, DIAG_EMIT_SCALAR, "convert a tile with cast", "the scalar unit does not convert %s to %s",
+              dtype_info[from].name, dtype_info[to].name);
+    return;
+  }
   if (to == DT_BOOL) {
     if (prec > 6) text_put(t, "(");
     put_operand(w, t, a, 7);
@@ -488,22 +530,47 @@ const char *cw_scalar(CWriter *w, IrExpr *e, DType t) {
   bool literal = e->op == EX_FLOAT || (e->op == EX_INT && t == DT_I32);
   bool plain_var = e->op == EX_VAR && !cw_is_size(w, e->var);
   bool typed = dtype_is_float(t) && e->op != EX_SELECT; /* every float operation already has its type */
+  typed |= e->op == EX_CAST || e->op == EX_BITS;
   if (literal || plain_var || typed || e->op == EX_LOAD) return cw_str(w, e);
   return arena_printf(w->arena, "(%s)%s", cw_type(t), cw_atom(w, e));
 }
 
+/* The bits of a constant of a float dtype: nearest, ties to even; what is too large becomes the largest or infinite. */
+static uint64_t float_bits(DType t, double v) {
+  static const struct { int exponent, mantissa; bool finite; } form[DTYPE_COUNT] = {
+      [DT_F16] = {5, 10, false}, [DT_BF16] = {8, 7, false}, [DT_F32] = {8, 23, false},
+      [DT_E4M3] = {4, 3, true},  [DT_E5M2] = {5, 2, false}};
+  int m = form[t].mantissa, x = form[t].exponent, bias = (1 << (x - 1)) - 1, e;
+  uint64_t sign = (uint64_t)(signbit(v) != 0) << (m + x), all = (UINT64_C(1) << x) - 1;
+  if (isnan(v)) return sign | all << m | (form[t].finite ? (1u << m) - 1 : 1u << (m - 1));
+  v = fabs(v);
+  if (v == 0) return sign;
+  frexp(v, &e); /* v = f 2^e with 0.5 <= f < 1 */
+  if (e - 1 < 1 - bias) e = 2 - bias;
+  double units = nearbyint(ldexp(v, m + 1 - e)); /* of the last place */
+  uint64_t most = form[t].finite ? (all << m | ((1u << m) - 2)) : all << m;
+  double value = isinf(v) ? INFINITY : units + ldexp((double)(e - 2 + bias), m);
+  return sign | (value >= (double)most ? most : (uint64_t)value);
+}
+
 IrExpr *cw_repeated(CWriter *w, IrExpr *e, DType view) {
-  static const DType same_size[] = {[1] = DT_U8, [2] = DT_U16, [4] = DT_U32};
+  static const DType same_size[] = {[1] = DT_U8, [2] = DT_U16, [4] = DT_U32, [8] = DT_U64};
   int from = dtype_size(e->type), to = dtype_size(view);
   uint64_t ones = 0;
   for (int i = 0; i < to; i += from) ones |= UINT64_C(1) << (8 * i);
-  if (e->op == EX_INT) {
-    uint64_t one = (uint64_t)e->i & (UINT64_MAX >> (64 - 8 * from));
-    return ir_int(w->k, view, (int64_t)(one * ones & (UINT64_MAX >> (64 - 8 * to))));
+  if (e->op == EX_INT || e->op == EX_FLOAT) {
+    uint64_t bits = e->op == EX_INT ? (uint64_t)e->i : float_bits(e->type, e->f);
+    return ir_int(w->k, view, (int64_t)((bits & (UINT64_MAX >> (64 - 8 * from))) * ones));
   }
-  if (e->type == DT_BOOL) e = ir_cast(w->k, DT_U8, e);
-  IrExpr *bits = ir_cast(w->k, view, ir_bits(w->k, same_size[from], e));
+  bool whole = !dtype_is_float(e->type);
+  IrExpr *bits = whole ? ir_cast(w->k, same_size[from], e) : ir_bits(w->k, same_size[from], e);
+  bits = ir_cast(w->k, view, bits);
   return ones == 1 ? bits : cw_op(w, EX_MUL, bits, ir_int(w->k, view, (int64_t)ones));
+}
+
+const char *cw_element(const CWriter *w, DType t) {
+  bool bytes = t == DT_BOOL || ((t == DT_E4M3 || t == DT_E5M2) && strcmp(w->arch->family, "a5"));
+  return bytes ? "uint8_t" : cw_type(t); /* A2 and A3 have no type of 8-bit floats: they can only be moved there */
 }
 
 IrExpr *cw_op(CWriter *w, ExprOp op, IrExpr *a, IrExpr *b) { return ir_binary(w->k, op, a, b); }

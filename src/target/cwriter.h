@@ -22,7 +22,18 @@ typedef struct {
 
 /* Small functions that the output defines when a body needs them. The first ones are the same in every dialect. */
 typedef struct { const char *name, *text; } CHelper;
-enum { HELP_MIN, HELP_MAX, HELP_FLOOR_DIV, HELP_FLOOR_MOD, HELP_ABS, HELP_BITS, HELP_SHARED };
+enum {
+  HELP_MIN,
+  HELP_MAX,
+  HELP_FLOOR_DIV,
+  HELP_FLOOR_MOD,
+  HELP_ABS,
+  HELP_BITS,
+#define HELPER(id, name, text) HELP_##id,
+#include "scalar.def"
+#undef HELPER
+  HELP_SHARED
+};
 extern const CHelper cw_helpers[HELP_SHARED]; /* text: %s is func_prefix */
 
 struct CWriter {
@@ -67,6 +78,7 @@ const char *cw_str(CWriter *w, const IrExpr *e);
 const char *cw_atom(CWriter *w, const IrExpr *e);               /* in parentheses unless it binds tightest */
 const char *cw_scalar(CWriter *w, IrExpr *e, DType t);          /* converted, of exactly the C++ type of t */
 const char *cw_type(DType t);                                   /* C++ type of a scalar or element */
+const char *cw_element(const CWriter *w, DType t);              /* C++ type of the elements of a tensor */
 bool cw_not_negative(const CWriter *w, const IrExpr *e);
 bool cw_is_size(const CWriter *w, const IrVar *v);              /* a scalar parameter that stands in a tensor's shape */
 bool cw_has_size(const CWriter *w, const IrExpr *e);            /* one occurs in e, so e has 64 bits in C++ */

@@ -34,8 +34,6 @@ typedef struct {
 
 /* ---- small things -------------------------------------------------------------------------------------------- */
 
-static const char *dt(DType t) { return t == DT_BOOL ? "uint8_t" : cw_type(t); } /* as an element of a tensor */
-
 static const char *fmt(CWriter *w, const char *f, ...) {
   Text t;
   va_list ap;
@@ -86,7 +84,7 @@ static const char *operand(CWriter *w, const IrStmt *s, const IrVec *v, const Ca
   if (row && v->arg[a].pitch) off = cw_op(w, EX_ADD, off, cw_mul(w, row, v->arg[a].pitch));
   const char *t = tensor_at(w, b, off);
   if (c->tail <= TAIL_BINARY || dtype_size(b->type) == dtype_size(c->view)) return t;
-  return fmt(w, "%s.ReinterpretCast<%s>()", t, dt(c->view));
+  return fmt(w, "%s.ReinterpretCast<%s>()", t, cw_element(w, c->view));
 }
 
 static int64_t rep_stride(const IrStmt *s, const IrVec *v, int a) {
@@ -148,40 +146,59 @@ static bool read_vec(CWriter *w, const IrStmt *s, IrVec *v) {
   return false;
 }
 
+/* Rows of bytes that need not end on a pair, or of 64-bit elements: a function of the prelude. */
+static bool by_bytes(CWriter *w, const IrStmt *s, const Call *c, const IrVec *v, IrExpr *cols) {
+  const IrBuf *dst = s->args[c->arg[0]].region.buf;
+  int size = dtype_size(dst->type);
+  bool fill = c->tail == TAIL_FILL, odd = size == 1 && (cols->op != EX_INT || cols->i % 2);
+  int64_t pitch = v->arg[c->arg[0]].pitch;
+  if (c->tail < TAIL_FILL || (size != 8 && !odd) || (size == 8 && !fill)) return false;
+  const char *to = operand(w, s, v, c, 0, NULL), *rows = cw_str(w, v->rows), *n = cw_str(w, cols);
+  if (size == 8) {
+    cw_line(w, "%s(%s%s, %s, %s, %lld);", helper(w, HELP_FILL_WIDE), to, c->extra, rows, n, (long long)pitch);
+    return true;
+  }
+  to = tensor_at(w, dst, v->arg[c->arg[0]].off);
+  if (fill) {
+    cw_line(w, "%s(%s%s, %s, %s, %lld);", helper(w, HELP_FILL_BYTES), to, c->extra, rows, n, (long long)pitch);
+    return true;
+  }
+  if (v->arg[c->arg[1]].block) {
+    refuse_form(w, s, "make the number of elements of a row a constant even number",
+                "a block of 32 bytes repeats in rows that may end in half a pair of bytes");
+    return true;
+  }
+  helper(w, HELP_COPY_UB);
+  cw_line(w, "%s(%s, %s, %s, %s, %lld, %lld);", helper(w, HELP_COPY_BYTES), to,
+          tensor_at(w, s->args[c->arg[1]].region.buf, v->arg[c->arg[1]].off), rows, n, (long long)pitch,
+          (long long)v->arg[c->arg[1]].pitch);
+  return true;
+}
+
 static void vector_call(CWriter *w, const IrStmt *s, const Call *c) {
   IrVec v;
   if (!read_vec(w, s, &v)) return;
   IrExpr *rows = v.rows, *cols = v.cols;
-  int ratio_num = 1, ratio_den = 1;
-  if (c->tail >= TAIL_FILL) {
-    int have = dtype_size(s->args[c->arg[0]].region.buf->type), want = dtype_size(c->view);
-    if (have > want) ratio_num = have / want;
-    else ratio_den = want / have;
-  }
-  bool scope = cw_needs_name(rows) || cw_needs_name(cols);
+  bool scope = cw_needs_name(rows) || cw_needs_name(cols), block = false;
   if (scope) cw_scope(w);
   v.rows = rows = cw_bind(w, rows, "rows");
   cols = cw_bind(w, cols, "n");
   bool guarded = open_guard(w, rows, cols);
-  if (ratio_den > 1) {
-    if (cols->op != EX_INT || cols->i % ratio_den) {
-      refuse_form(w, s, "make the number of elements of a row a constant even number",
-                  "the vector unit moves and fills 8-bit elements in pairs, and a row may end in half a pair");
-    } else {
-      cols = cw_num(w, cols->i / ratio_den);
-    }
-  }
-  cols = cw_mul(w, cols, ratio_num);
-  bool block = false;
   for (int i = 0; i < c->n; i++) block |= v.arg[c->arg[i]].block;
-  if (!ir_is_int(rows, 1) || block) {
-    rows_call(w, s, &v, c, cols);
-  } else if (c->tail == TAIL_COPY) {
-    Call flat = *c;
-    flat.api = helper(w, HELP_COPY_UB);
-    put_call(w, s, &v, &flat, NULL, cw_str(w, cols));
-  } else {
-    put_call(w, s, &v, c, NULL, cw_str(w, cols));
+  if (!by_bytes(w, s, c, &v, cols)) {
+    if (c->tail >= TAIL_FILL) { /* as elements of c->view */
+      int have = dtype_size(s->args[c->arg[0]].region.buf->type), want = dtype_size(c->view);
+      cols = have >= want ? cw_mul(w, cols, have / want) : cw_num(w, cols->i / (want / have));
+    }
+    if (!ir_is_int(rows, 1) || block) {
+      rows_call(w, s, &v, c, cols);
+    } else if (c->tail == TAIL_COPY) {
+      Call flat = *c;
+      flat.api = helper(w, HELP_COPY_UB);
+      put_call(w, s, &v, &flat, NULL, cw_str(w, cols));
+    } else {
+      put_call(w, s, &v, c, NULL, cw_str(w, cols));
+    }
   }
   if (guarded) cw_close(w);
   if (scope) cw_close(w);
@@ -230,19 +247,19 @@ static void move(CWriter *w, const IrStmt *s, const Spelling *sp) {
 }
 
 static void fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  DType t = s->args[1].region.buf->type, view = t;
+  const IrRegion *dst = &s->args[1].region;
+  DType t = dst->buf->type, view = t;
   IrExpr *e = ir_cast(w->k, t, s->args[0].scalar);
-  if (dtype_size(t) != 2 && dtype_size(t) != 4) { /* no instruction of this width: two elements, or half of one */
-    uint64_t bits = (uint64_t)e->i;
-    if (e->op != EX_INT || (dtype_size(t) == 8 && (bits >> 32) != (bits & UINT32_MAX))) {
-      cw_refuse(w, DIAG_EMIT_DTYPE, "fill with 0 or -1, or fill a 32-bit tile and cast it",
-                "fill: elements of %s can only be filled with a constant whose bytes repeat", dtype_info[t].name);
-      return;
-    }
-    view = dtype_size(t) == 1 ? DT_U16 : DT_U32;
-    e = ir_int(w->k, view, dtype_size(t) == 1 ? (int64_t)((bits & 255) * 257) : (int64_t)(bits & UINT32_MAX));
+  Call c = {.api = sp->scalar_api, .arg = {1}, .n = 1, .tail = TAIL_FILL};
+  if (dtype_size(t) == 1) { /* two elements at once, where rows end on a pair */
+    IrVec v;
+    bool even = ir_vec(w->k, s, &v) && v.cols->op == EX_INT && v.cols->i % 2 == 0;
+    view = even ? DT_U16 : DT_U8;
+  } else if (dtype_size(t) == 8) {
+    view = DT_U64;
   }
-  Call c = {.api = sp->scalar_api, .arg = {1}, .n = 1, .tail = TAIL_FILL, .view = view};
+  if (view != t) e = cw_repeated(w, e, view);
+  c.view = view == DT_U64 ? DT_U32 : view;
   c.extra = fmt(w, ", %s", cw_scalar(w, e, view));
   vector_call(w, s, &c);
 }
@@ -337,11 +354,6 @@ static void select(CWriter *w, const IrStmt *s, const Spelling *sp) {
   IrVec v;
   if (!check_dtype(w, s) || !flat_vec(w, s, &v)) return;
   bool rep = ir_attr(s, ATTR_MASKREP) != NULL, scalar = s->args[2].kind == ARG_SCALAR;
-  if (s->args[1].kind == ARG_SCALAR || (rep && scalar)) {
-    refuse_form(w, s, "fill a tile with the scalar first",
-                rep ? "with maskrep both sides are tiles" : "only the second choice can be a scalar");
-    return;
-  }
   bool scope = cw_needs_name(v.cols);
   if (scope) cw_scope(w);
   IrExpr *n = cw_bind(w, v.cols, "n");
@@ -358,18 +370,18 @@ static void select(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (scope) cw_close(w);
 }
 
-/* brcb and row_*: one instruction handles `step` source elements or rows a repeat; at most 255 repeats a call. */
-static void chunks(CWriter *w, IrExpr *repeats,
+/* brcb and row_*: at most so many repeats a call. */
+static void chunks(CWriter *w, IrExpr *repeats, int64_t most,
                    const char *(*call)(CWriter *w, void *user, IrExpr *from, const char *n), void *user) {
-  if (ir_range(w->k, repeats).hi <= w->arch->max_repeat) {
+  if (ir_range(w->k, repeats).hi <= most) {
     cw_line(w, "%s", call(w, user, cw_num(w, 0), cw_str(w, repeats)));
     return;
   }
   IrExpr *r = cw_temp(w, DT_I32, "row"), *n = cw_temp(w, DT_I32, "repeats");
   const char *rn = r->var->name;
-  cw_open(w, "for (int32_t %s = 0; %s < %s; %s += 255)", rn, rn, cw_str(w, repeats), rn);
+  cw_open(w, "for (int32_t %s = 0; %s < %s; %s += %lld)", rn, rn, cw_str(w, repeats), rn, (long long)most);
   const char *left = cw_str(w, cw_op(w, EX_SUB, repeats, r));
-  cw_line(w, "const int32_t %s = %s < 255 ? %s : 255;", n->var->name, left, left);
+  cw_line(w, "const int32_t %s = %s < %lld ? %s : %lld;", n->var->name, left, (long long)most, left, (long long)most);
   cw_line(w, "%s", call(w, user, r, n->var->name));
   cw_close(w);
 }
@@ -410,7 +422,9 @@ static void row_call(CWriter *w, const IrStmt *s, const Spelling *sp) {
   c.v.rows = cw_bind(w, c.v.rows, is_brcb ? "n" : "rows");
   c.v.cols = cw_bind(w, c.v.cols, "cols");
   bool guarded = open_guard(w, c.v.rows, c.v.cols);
-  chunks(w, is_brcb ? cw_op(w, EX_FDIV, c.v.rows, cw_num(w, 8)) : c.v.rows, is_brcb ? call_brcb : call_row_reduce, &c);
+  /* 254 repeats of brcb: the next source starts on a block of 32 bytes for 16-bit elements, too */
+  if (is_brcb) chunks(w, cw_op(w, EX_FDIV, c.v.rows, cw_num(w, 8)), w->arch->max_repeat - 1, call_brcb, &c);
+  else chunks(w, c.v.rows, w->arch->max_repeat, call_row_reduce, &c);
   if (guarded) cw_close(w);
   if (scope) cw_close(w);
 }
@@ -438,7 +452,7 @@ static void brcb(CWriter *w, const IrStmt *s, const Spelling *sp) {
 /* ---- moves between GM and the cores ----------------------------------------------------------------------------- */
 
 static void atomic_begin(CWriter *w, const IrStmt *s, DType t) {
-  if (ir_attr(s, ATTR_ATOMIC)) cw_line(w, "SetAtomicAdd<%s>();", dt(t));
+  if (ir_attr(s, ATTR_ATOMIC)) cw_line(w, "SetAtomicAdd<%s>();", cw_element(w, t));
 }
 
 static void atomic_end(CWriter *w, const IrStmt *s) {
@@ -487,7 +501,7 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool load) {
     IrExpr *behind = cw_op(w, EX_SUB, cw_mul(w, cw_ceil_div(w, cols, 32 / size), 32 / size), cols);
     fill = fmt(w, "true, 0, %s, %s", cw_str(w, behind), cw_str(w, pad));
   }
-  if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>(%s));", sp->api, ub, gm, params, dt(t), fill);
+  if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>(%s));", sp->api, ub, gm, params, cw_element(w, t), fill);
   else cw_line(w, "%s(%s, %s, %s);", sp->api, gm, ub, params);
   atomic_end(w, s);
   if (guarded) cw_close(w);
@@ -542,13 +556,8 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   IrExpr *e = ir_cast(w->k, t, s->args[0].scalar);
   if (!fractal_box(w, s, dst, &b)) return;
   if (dtype_size(t) == 1) {
-    if (e->op != EX_INT) {
-      cw_refuse(w, DIAG_EMIT_DTYPE, "fill with a constant", "l1_fill of %s with a value known only at run time",
-                dtype_info[t].name);
-      return;
-    }
     view = DT_U16;
-    e = ir_int(w->k, DT_U16, (e->i & 255) * 257);
+    e = cw_repeated(w, e, view);
   }
   int64_t c0 = dtype_c0(t);
   bool ends = b.cols->op == EX_INT && b.c->op == EX_INT && b.c->i + b.cols->i == dst->buf->shape[dst->buf->rank - 1]->i;
@@ -561,8 +570,8 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = open_guard(w, rows, cols);
   const char *at = tensor_at(w, dst->buf, nz_offset(w, dst->buf, &b));
-  if (view != t) at = fmt(w, "%s.ReinterpretCast<%s>()", at, dt(view));
-  cw_line(w, "%s(%s, InitConstValueParams<%s>(%s, %s, %s, %s));", sp->scalar_api, at, dt(view),
+  if (view != t) at = fmt(w, "%s.ReinterpretCast<%s>()", at, cw_element(w, view));
+  cw_line(w, "%s(%s, InitConstValueParams<%s>(%s, %s, %s, %s));", sp->scalar_api, at, cw_element(w, view),
           cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows),
           cw_str(w, cw_op(w, EX_SUB, cw_num(w, b.plane_rows), rows)), cw_scalar(w, e, view));
   if (guarded) cw_close(w);
@@ -725,7 +734,7 @@ static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char 
   bool guarded = open_guard(w, m, n);
   atomic_begin(w, s, dst->type);
   cw_line(w, "%s<%s, %s, %s>(%s, %s, FixpipeParamsV220(%s, %s, %lld, %s, %s, QuantMode_t::%s, 0, 1, 0, 0, 0));",
-          sp->api, dt(dst->type), dt(src->type), dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to,
+          sp->api, cw_element(w, dst->type), cw_element(w, src->type), dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to,
           tensor_at(w, src, nz_offset(w, src, b)), cw_str(w, n), cw_str(w, m), (long long)b->plane_rows, stride,
           ir_attr(s, ATTR_RELU) ? "true" : "false", quant_mode(dst->type));
   atomic_end(w, s);
@@ -791,7 +800,7 @@ static void load(CWriter *w, Text *t, const IrExpr *e) {
 
 /* The scalar unit's cache does not see what other pipes and cores write to GM. */
 static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
-  cw_line(w, "DataCacheCleanAndInvalid<%s, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(%s);", dt(b->type),
+  cw_line(w, "DataCacheCleanAndInvalid<%s, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(%s);", cw_element(w, b->type),
           tensor_at(w, b, off));
 }
 
@@ -923,8 +932,8 @@ static void side_begin(CWriter *w, const IrStmt *side) {
       const IrBuf *b = w->k->bufs.data[i];
       if (b->space != places[p].space || b->addr < 0) continue;
       int64_t bytes = ir_buf_bytes(b);
-      cw_line(w, "LocalTensor<%s> %s = %s.GetWithOffset<%s>(%lld, %lld);", dt(b->type), w->buf_name[i], name,
-              dt(b->type), (long long)(bytes / dtype_size(b->type)), (long long)b->addr);
+      cw_line(w, "LocalTensor<%s> %s = %s.GetWithOffset<%s>(%lld, %lld);", cw_element(w, b->type), w->buf_name[i], name,
+              cw_element(w, b->type), (long long)(bytes / dtype_size(b->type)), (long long)b->addr);
     }
   }
   cw_line(w, "%s.Destroy();", pipe);
@@ -970,8 +979,8 @@ static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointe
 }
 
 static void tensor(CWriter *w, const IrBuf *b, const char *at) {
-  cw_line(w, "GlobalTensor<%s> %s;", dt(b->type), w->buf_name[b->id]);
-  cw_line(w, "%s.SetGlobalBuffer((__gm__ %s *)%s);", w->buf_name[b->id], dt(b->type), at);
+  cw_line(w, "GlobalTensor<%s> %s;", cw_element(w, b->type), w->buf_name[b->id]);
+  cw_line(w, "%s.SetGlobalBuffer((__gm__ %s *)%s);", w->buf_name[b->id], cw_element(w, b->type), at);
 }
 
 static void kernel_tensors(CWriter *w, const CParam *p, int n) {

@@ -37,7 +37,6 @@ static const char *fmt(CWriter *w, const char *f, ...) {
   return text_str(&t);
 }
 
-const char *pt_dt(DType t) { return t == DT_BOOL ? "uint8_t" : cw_type(t); }
 static const char *op_name(const IrStmt *s) { return op_info[s->op].name; }
 bool pt_is_a5(const CWriter *w) { return !strcmp(w->arch->family, "a5"); }
 
@@ -48,7 +47,7 @@ void pt_refuse(CWriter *w, const IrStmt *s, const char *fix, const char *what) {
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 static const char *tile_type(CWriter *w, const PtView *v) {
-  const char *t = pt_dt(v->buf->type);
+  const char *t = cw_element(w, v->buf->type);
   long long r = v->rows, c = v->cols, vr = v->valid_r, vc = v->valid_c;
   switch (v->kind) {
   case VEC_ROWS:
@@ -182,7 +181,7 @@ const char *pt_helper(CWriter *w, int id) {
 }
 
 const char *pt_ub(CWriter *w, const char *tile, DType t) {
-  return fmt(w, "%s<%s>(%s)", pt_helper(w, PT_UB), pt_dt(t), tile);
+  return fmt(w, "%s<%s>(%s)", pt_helper(w, PT_UB), cw_element(w, t), tile);
 }
 
 bool pt_has_intrinsics(CWriter *w, const IrStmt *s) {
@@ -207,7 +206,7 @@ static const char *gm_tile(CWriter *w, const IrBuf *b, const IrRows *r) {
     text_printf(&args, ", %s",
                 fixed ? fmt(w, "%s()", shape) : fmt(w, "%s(%s, %s)", shape, cw_str(w, r->rows), cw_str(w, r->cols)));
   if (!near) text_printf(&args, ", %s(%s)", stride, cw_str(w, r->pitch));
-  cw_line(w, "GlobalTensor<%s, %s, %s> %s(%s);", pt_dt(b->type), shape, stride, name, text_str(&args));
+  cw_line(w, "GlobalTensor<%s, %s, %s> %s(%s);", cw_element(w, b->type), shape, stride, name, text_str(&args));
   return name;
 }
 
@@ -286,6 +285,15 @@ static const char *scalar_of(CWriter *w, const IrStmt *s, int i) {
   return cw_scalar(w, e, s->args[s->n_args - 1].region.buf->type);
 }
 
+/* TMOV copies whole blocks of 32 bytes and TEXPANDS pairs of bytes: rows that end elsewhere go another way. */
+static bool ends_inside(CWriter *w, const PtCall *c) {
+  const IrStmt *s = c->s;
+  int size = dtype_size(s->args[s->n_args - 1].region.buf->type), unit = s->op == OP_MOVE ? 32 : 2;
+  if (pt_is_a5(w) || (s->op != OP_MOVE && s->op != OP_FILL)) return false;
+  if (s->op == OP_FILL && size > 1) return size == 8;
+  return c->v.cols->op != EX_INT || c->v.cols->i * size % unit != 0;
+}
+
 static void elem(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   PtCall c;
   int last = s->n_args - 2, out = s->n_args - 1;
@@ -298,7 +306,9 @@ static void elem(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   if (s->op == OP_MOVE && rows && !by_row && !by_col) odd = c.v.arg[0].pitch != c.v.arg[1].pitch;
   for (int i = 0; i < last; i++)
     if (c.v.arg[i].off && (c.v.arg[i].block || (rows && c.v.arg[i].pitch == 0))) odd = true;
-  if (scalar && !*api) {
+  if (ends_inside(w, &c)) {
+    pt_piece(w, &c, sp);
+  } else if (scalar && !*api) {
     pt_refuse(w, s, "fill a tile with the scalar first", "there is no instruction with a scalar operand");
   } else if (!*api || odd) {
     pt_rows_call(w, &c, sp, scalar ? scalar_of(w, s, last) : "");
@@ -341,13 +351,9 @@ static void cast(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
 static const char *pad_value(CWriter *w, const IrExpr *e) {
   if ((e->op == EX_INT && e->i == 0) || (e->op == EX_FLOAT && e->f == 0)) return "PadValue::Zero";
   if (dtype_size(e->type) > 4) return NULL;
-  if (e->op == EX_FLOAT && e->type == DT_BF16) { /* there is no constant of this dtype: its bits */
-    float f = (float)e->f;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return fmt(w, "PadValueCustom16(0x%x)", (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-  }
-  if (e->op == EX_INT) return fmt(w, "PadValueCustom((%s)%lld)", pt_dt(e->type), (long long)e->i);
+  if (e->op == EX_FLOAT && e->type == DT_BF16) /* there is no constant of this dtype: its bits */
+    return fmt(w, "PadValueCustom16(0x%llx)", (unsigned long long)cw_repeated(w, (IrExpr *)e, DT_U16)->i);
+  if (e->op == EX_INT) return fmt(w, "PadValueCustom((%s)%lld)", cw_element(w, e->type), (long long)e->i);
   return e->op == EX_FLOAT ? fmt(w, "PadValueCustom(%s)", cw_str(w, e)) : NULL;
 }
 
@@ -807,7 +813,7 @@ static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointe
 }
 
 static void tensor(CWriter *w, const IrBuf *b, const char *at) {
-  cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", pt_dt(b->type), w->buf_name[b->id], pt_dt(b->type), at);
+  cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", cw_element(w, b->type), w->buf_name[b->id], cw_element(w, b->type), at);
 }
 
 static void kernel_head(CWriter *w, const CParam *p, int n) {

@@ -55,7 +55,7 @@ void pt_rows_call(CWriter *w, const PtCall *c, const PtSpelling *sp, const char 
   bool loop = far || ir_range(w->k, rows).hi > w->arch->max_repeat;
   const char *count = cw_str(w, rows), *p[IR_VEC_ARGS];
   for (int i = 0; i < n; i++) p[i] = pointer(w, c, arg[i], t); /* declares the tiles */
-  cw_line(w, "%s<%s>(%s);", pt_helper(w, PT_ROW_MASK), pt_dt(t), cw_str(w, cols));
+  cw_line(w, "%s<%s>(%s);", pt_helper(w, PT_ROW_MASK), cw_element(w, t), cw_str(w, cols));
   if (loop) {
     row = cw_temp(w, DT_I32, "row");
     const char *r = row->var->name;
@@ -73,6 +73,35 @@ void pt_rows_call(CWriter *w, const PtCall *c, const PtSpelling *sp, const char 
   cw_line(w, "%s(%s%s%s, %s%s);", sp->instr, text_str(&t2), *scalar ? ", " : "", scalar, count, text_str(&steps));
   if (loop) cw_close(w);
   cw_line(w, "%s();", pt_helper(w, PT_FULL_MASK));
+}
+
+void pt_piece(CWriter *w, const PtCall *c, const PtSpelling *sp) {
+  const IrStmt *s = c->s;
+  const IrBuf *dst = s->args[1].region.buf;
+  int size = dtype_size(dst->type);
+  long long pitch = c->v.arg[1].pitch, from_pitch = c->v.arg[0].pitch;
+  const char *rows = cw_str(w, c->v.rows), *n = cw_str(w, c->v.cols);
+  pt_helper(w, PT_FULL_MASK);
+  if (s->op == OP_FILL) {
+    DType bits = size == 8 ? DT_U64 : DT_U8;
+    IrExpr *e = cw_repeated(w, ir_cast(w->k, dst->type, s->args[0].scalar), bits);
+    const char *to = pointer(w, c, 1, size == 8 ? DT_U32 : DT_U8), *value = cw_scalar(w, e, bits);
+    cw_line(w, "%s(%s, %s, %s, %s, %lld);", pt_helper(w, size == 8 ? PT_FILL_WIDE : PT_FILL_BYTES), to, value, rows, n,
+            pitch);
+    return;
+  }
+  bool rows_form = !ir_is_int(c->v.rows, 1) || c->v.arg[0].block;
+  if (size > 1 ? rows_form : c->v.arg[0].block) {
+    pt_rows_call(w, c, sp, "");
+    return;
+  }
+  DType t = size == 1 ? DT_U8 : size == 2 ? DT_U16 : DT_U32;
+  const char *to = pointer(w, c, 1, t), *from = pointer(w, c, 0, t);
+  pt_helper(w, PT_ROW_MASK);
+  pt_helper(w, PT_COPY_RUN);
+  if (size == 1) cw_line(w, "%s(%s, %s, %s, %s, %lld, %lld);", pt_helper(w, PT_COPY_BYTES), to, from, rows, n, pitch,
+                         from_pitch);
+  else cw_line(w, "CopyRun(%s, %s, %s);", to, from, size == 8 ? cw_str(w, cw_mul(w, c->v.cols, 2)) : n);
 }
 
 /* ---- masks ------------------------------------------------------------------------------------------------------- */
@@ -160,7 +189,7 @@ void pt_compare(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
 
 /* 32 bytes that the toolkit keeps for select: see scratch of arch.h. */
 static const char *scratch_tile(CWriter *w, DType t) {
-  cw_line(w, "Tile<TileType::Vec, %s, 1, %d> scratch;", pt_dt(t), 64 / dtype_size(t));
+  cw_line(w, "Tile<TileType::Vec, %s, 1, %d> scratch;", cw_element(w, t), 64 / dtype_size(t));
   cw_line(w, "TASSIGN<%d>(scratch);", w->arch->select_scratch);
   return "scratch";
 }
@@ -169,10 +198,6 @@ void pt_select(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   PtCall c;
   bool repeated = ir_attr(s, ATTR_MASKREP) != NULL, scalar = s->args[2].kind == ARG_SCALAR;
   DType t = s->args[3].region.buf->type;
-  if (s->args[1].kind == ARG_SCALAR || (repeated && scalar)) {
-    pt_refuse(w, s, "fill a tile with the scalar first", "only the second choice can be a scalar, and not of maskrep");
-    return;
-  }
   if (pt_is_a5(w)) {
     pt_refuse(w, s, "use target ascendc", "on the 950 TSEL reads its mask in another way than this kernel writes it");
     return;
@@ -362,7 +387,7 @@ void pt_row_reduce(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   } else { /* the results start anywhere */
     IrExpr *row = NULL;
     const char *to = pt_run(w, s, 1, NULL, dst->type), *count = cw_str(w, rows);
-    cw_line(w, "%s<%s>(%s);", pt_helper(w, PT_ROW_MASK), pt_dt(src->type), cw_str(w, c.v.cols));
+    cw_line(w, "%s<%s>(%s);", pt_helper(w, PT_ROW_MASK), cw_element(w, src->type), cw_str(w, c.v.cols));
     if (ir_range(w->k, rows).hi > w->arch->max_repeat) {
       row = cw_temp(w, DT_I32, "row");
       const char *r = row->var->name, *left = cw_str(w, cw_op(w, EX_SUB, rows, row));

@@ -35,7 +35,6 @@ typedef struct {
   bool scope, guarded;
 } PtCall;
 
-const char *pt_dt(DType t); /* as an element of a tile */
 bool pt_is_a5(const CWriter *w);
 void pt_refuse(CWriter *w, const IrStmt *s, const char *fix, const char *what); /* this form of the op */
 bool pt_has_intrinsics(CWriter *w, const IrStmt *s); /* instructions by name: not on the 950; refuses */
@@ -63,6 +62,7 @@ void pt_moved(CWriter *w, const IrStmt *s, const PtSpelling *sp);
 void pt_merge(CWriter *w, const IrStmt *s, const PtSpelling *sp);
 void pt_transpose(CWriter *w, const IrStmt *s, const PtSpelling *sp);
 void pt_row_reduce(CWriter *w, const IrStmt *s, const PtSpelling *sp);
+void pt_piece(CWriter *w, const PtCall *c, const PtSpelling *sp); /* moves and fills that end inside a block */
 /* Rows in which an operand repeats in a way no tile instruction knows: the instruction itself, 255 rows a call. */
 void pt_rows_call(CWriter *w, const PtCall *c, const PtSpelling *sp, const char *scalar);
 
