@@ -570,6 +570,7 @@ IrExpr *cw_repeated(CWriter *w, IrExpr *e, DType view) {
 
 const char *cw_element(const CWriter *w, DType t) {
   bool bytes = t == DT_BOOL || ((t == DT_E4M3 || t == DT_E5M2) && strcmp(w->arch->family, "a5"));
+  if (!bytes && (t == DT_E4M3 || t == DT_E5M2)) return t == DT_E4M3 ? w->dialect->e4m3 : w->dialect->e5m2;
   return bytes ? "uint8_t" : cw_type(t); /* A2 and A3 have no type of 8-bit floats: they can only be moved there */
 }
 

@@ -17,6 +17,7 @@ typedef struct {
   void (*stmt)(CWriter *w, const IrStmt *s);          /* ops and synchronisation */
   void (*before)(CWriter *w, const IrStmt *s);        /* NULL or: what must happen before s reads its scalars */
   const char *bf16_to_float, *bf16_from_float;        /* function names */
+  const char *e4m3, *e5m2;                            /* types, on the 950 */
   const char *float_to_int;                           /* "%sOf": called with Floor, Ceil, Rint; NULL: none */
 } CDialect;
 

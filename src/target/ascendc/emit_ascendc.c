@@ -501,7 +501,8 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool load) {
     IrExpr *behind = cw_op(w, EX_SUB, cw_mul(w, cw_ceil_div(w, cols, 32 / size), 32 / size), cols);
     fill = fmt(w, "true, 0, %s, %s", cw_str(w, behind), cw_str(w, pad));
   }
-  if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>(%s));", sp->api, ub, gm, params, cw_element(w, t), fill);
+  const char *type = cw_element(w, t);
+  if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>(%s));", sp->api, ub, gm, params, type, fill);
   else cw_line(w, "%s(%s, %s, %s);", sp->api, gm, ub, params);
   atomic_end(w, s);
   if (guarded) cw_close(w);
@@ -734,7 +735,8 @@ static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char 
   bool guarded = open_guard(w, m, n);
   atomic_begin(w, s, dst->type);
   cw_line(w, "%s<%s, %s, %s>(%s, %s, FixpipeParamsV220(%s, %s, %lld, %s, %s, QuantMode_t::%s, 0, 1, 0, 0, 0));",
-          sp->api, cw_element(w, dst->type), cw_element(w, src->type), dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to,
+          sp->api, cw_element(w, dst->type), cw_element(w, src->type),
+          dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to,
           tensor_at(w, src, nz_offset(w, src, b)), cw_str(w, n), cw_str(w, m), (long long)b->plane_rows, stride,
           ir_attr(s, ATTR_RELU) ? "true" : "false", quant_mode(dst->type));
   atomic_end(w, s);
@@ -800,7 +802,8 @@ static void load(CWriter *w, Text *t, const IrExpr *e) {
 
 /* The scalar unit's cache does not see what other pipes and cores write to GM. */
 static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
-  cw_line(w, "DataCacheCleanAndInvalid<%s, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(%s);", cw_element(w, b->type),
+  cw_line(w, "DataCacheCleanAndInvalid<%s, CacheLine::SINGLE_CACHE_LINE, DcciDst::CACHELINE_OUT>(%s);",
+          cw_element(w, b->type),
           tensor_at(w, b, off));
 }
 
@@ -1119,6 +1122,8 @@ static const CDialect dialect = {.title = "Ascend C",
                                  .before = before,
                                  .bf16_to_float = "ToFloat",
                                  .bf16_from_float = "ToBf16",
+                                 .e4m3 = "fp8_e4m3fn_t",
+                                 .e5m2 = "fp8_e5m2_t",
                                  .float_to_int = "%sOf"};
 
 /* Which helpers of the scalar unit do the expressions use? They are named in the text by the shared writer. */

@@ -294,30 +294,37 @@ static bool ends_inside(CWriter *w, const PtCall *c) {
   return c->v.cols->op != EX_INT || c->v.cols->i * size % unit != 0;
 }
 
+static bool repeats(const PtCall *c, int i) {
+  return c->v.arg[i].off && (c->v.arg[i].block || (!ir_is_int(c->v.rows, 1) && c->v.arg[i].pitch == 0));
+}
+
 static void elem(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   PtCall c;
-  int last = s->n_args - 2, out = s->n_args - 1;
+  int out = s->n_args - 1, in[IR_VEC_ARGS] = {0, 1, 2};
   bool bytes = s->op == OP_MOVE || s->op == OP_FILL || s->op == OP_CAST; /* any dtype */
   if ((!bytes && !pt_check_dtype(w, s)) || !begin(w, s, &c)) return;
-  bool scalar = s->args[last].kind == ARG_SCALAR, rows = !ir_is_int(c.v.rows, 1);
-  bool by_row = !scalar && c.v.arg[last].block, by_col = !scalar && !by_row && rows && c.v.arg[last].pitch == 0;
+  bool scalar = s->args[out - 1].kind == ARG_SCALAR;
+  bool swaps = s->op == OP_ADD || s->op == OP_MUL || s->op == OP_MAX || s->op == OP_MIN;
+  if (swaps && !scalar && repeats(&c, 0) && !repeats(&c, 1)) in[0] = 1, in[1] = 0; /* what repeats comes second */
+  int last = in[out - 1];
+  bool by_row = !scalar && c.v.arg[last].block, by_col = !scalar && !by_row && repeats(&c, last);
   const char *api = scalar ? sp->scalar_api : by_row ? sp->row_api : by_col ? sp->col_api : sp->tile_api;
   bool odd = false; /* a repeated operand where the instruction takes none, or rows TMOV finds too different */
-  if (s->op == OP_MOVE && rows && !by_row && !by_col) odd = c.v.arg[0].pitch != c.v.arg[1].pitch;
-  for (int i = 0; i < last; i++)
-    if (c.v.arg[i].off && (c.v.arg[i].block || (rows && c.v.arg[i].pitch == 0))) odd = true;
+  if (s->op == OP_MOVE && !pt_is_a5(w) && !by_row && !by_col) odd = c.v.arg[0].pitch != c.v.arg[1].pitch;
+  for (int i = 0; i < out - 1; i++) odd |= repeats(&c, in[i]);
   if (ends_inside(w, &c)) {
     pt_piece(w, &c, sp);
   } else if (scalar && !*api) {
     pt_refuse(w, s, "fill a tile with the scalar first", "there is no instruction with a scalar operand");
   } else if (!*api || odd) {
-    pt_rows_call(w, &c, sp, scalar ? scalar_of(w, s, last) : "");
+    if (!pt_is_a5(w) || !repeats(&c, 0) || !pt_spread(w, &c, sp))
+      pt_rows_call(w, &c, sp, scalar ? scalar_of(w, s, last) : "");
   } else {
     Text t;
     text_init(&t, w->arena);
     text_put(&t, operand(w, &c, out));
-    for (int i = 0; i <= last; i++)
-      text_printf(&t, ", %s", s->args[i].kind == ARG_SCALAR ? scalar_of(w, s, i) : operand(w, &c, i));
+    for (int i = 0; i < out; i++)
+      text_printf(&t, ", %s", s->args[in[i]].kind == ARG_SCALAR ? scalar_of(w, s, in[i]) : operand(w, &c, in[i]));
     cw_line(w, "%s(%s);", api, text_str(&t));
   }
   end(w, &c);
@@ -717,6 +724,23 @@ static const char *sync_cores(CWriter *w) {
   return cube && vector ? "Mix" : cube ? "AICOnly" : "AIVOnly";
 }
 
+/* Flags between the cores of a block of the 950: the cube core has a pair of each, one for either vector core. */
+static void inner_flag(CWriter *w, const IrStmt *s, const char *call) {
+  bool any = s->sync.src == PIPE_NONE || s->sync.src == PIPE_ALL;
+  const char *pipe = any ? "PIPE_S" : pipe_info[s->sync.src].cxx, *id = cw_str(w, s->sync.id);
+  cw_line(w, "%s(%s, %s);", call, pipe, id);
+  for (const IrStmt *up = s; up; up = up->block->parent)
+    if (up->op == ST_CUBE) cw_line(w, "%s(%s, %s + 16);", call, pipe, cw_atom(w, s->sync.id));
+}
+
+static bool sets_outer(const IrStmt *s, void *user) {
+  const IrStmt *wait = user;
+  return s->op == ST_CROSS_SET && s->sync.mode != 2 && ir_expr_equal(s->sync.id, wait->sync.id);
+}
+
+/* Does the flag that s waits for come from other blocks? */
+static bool outer_flag(CWriter *w, const IrStmt *s) { return cw_scans(&w->k->body, sets_outer, (void *)s); }
+
 static void sync_stmt(CWriter *w, const IrStmt *s) {
   switch (s->op) {
   case ST_SET_FLAG:
@@ -725,15 +749,21 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
             pipe_info[s->sync.dst].cxx, event(w, s->sync.id));
     break;
   case ST_BARRIER:
+    if (s->sync.src == PIPE_V && pt_is_a5(w)) break; /* its vector unit orders its own instructions */
     if (s->sync.src == PIPE_S)
       cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
     else cw_line(w, "pipe_barrier(%s);", pipe_info[s->sync.src].cxx);
     break;
   case ST_CROSS_SET: /* bit 0: set; mode from bit 4, flag from bit 8 */
-    cw_line(w, "ffts_cross_core_sync(%s, 1 | %d << 4 | %s << 8);", pipe_info[s->sync.src].cxx, s->sync.mode,
+    if (pt_is_a5(w) && s->sync.mode == 2) inner_flag(w, s, "set_intra_block");
+    else cw_line(w, "ffts_cross_core_sync(%s, 1 | %d << 4 | %s << 8);", pipe_info[s->sync.src].cxx, s->sync.mode,
             cw_atom(w, s->sync.id));
     break;
-  case ST_CROSS_WAIT: cw_line(w, "wait_flag_dev(%s);", cw_str(w, s->sync.id)); break;
+  case ST_CROSS_WAIT:
+    if (!pt_is_a5(w)) cw_line(w, "wait_flag_dev(%s);", cw_str(w, s->sync.id));
+    else if (outer_flag(w, s)) cw_line(w, "wait_flag_dev(PIPE_S, %s);", cw_str(w, s->sync.id));
+    else inner_flag(w, s, "wait_intra_block");
+    break;
   case ST_SYNC_ALL: cw_line(w, "SYNCALL<SyncCoreType::%s>();", sync_cores(w)); break;
   default: break;
   }
@@ -813,7 +843,8 @@ static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointe
 }
 
 static void tensor(CWriter *w, const IrBuf *b, const char *at) {
-  cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", cw_element(w, b->type), w->buf_name[b->id], cw_element(w, b->type), at);
+  const char *type = cw_element(w, b->type);
+  cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", type, w->buf_name[b->id], type, at);
 }
 
 static void kernel_head(CWriter *w, const CParam *p, int n) {
@@ -903,6 +934,8 @@ static const CDialect dialect = {.title = "PTO",
                                  .before = before,
                                  .bf16_to_float = "FloatOfBf16",
                                  .bf16_from_float = "ToBf16",
+                                 .e4m3 = "float8_e4m3_t",
+                                 .e5m2 = "float8_e5m2_t",
                                  .float_to_int = "%sOf"};
 
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {

@@ -75,6 +75,24 @@ void pt_rows_call(CWriter *w, const PtCall *c, const PtSpelling *sp, const char 
   cw_line(w, "%s();", pt_helper(w, PT_FULL_MASK));
 }
 
+bool pt_spread(CWriter *w, const PtCall *c, const PtSpelling *sp) {
+  const IrStmt *s = c->s;
+  int out = s->n_args - 1;
+  const IrBuf *src = s->args[0].region.buf, *dst = s->args[out].region.buf;
+  bool block = c->v.arg[0].block;
+  if (out == 2 && (s->args[1].kind == ARG_SCALAR || c->v.arg[1].block || !c->v.arg[1].pitch ||
+                   ir_root(s->args[1].region.buf) == ir_root((IrBuf *)dst)))
+    return false;
+  const char *to = pt_rows(w, dst, c->v.arg[out].off, c->v.rows, c->v.cols, c->v.arg[out].pitch), *second = "";
+  IrExpr *one = cw_num(w, 1), *rows = c->v.rows, *cols = c->v.cols;
+  const char *from = pt_rows(w, src, c->v.arg[0].off, block ? rows : one, block ? one : cols, c->v.arg[0].pitch);
+  if (out == 2)
+    second = str(w, ", %s", pt_rows(w, s->args[1].region.buf, c->v.arg[1].off, rows, cols, c->v.arg[1].pitch));
+  cw_line(w, "%s(%s, %s);", block ? "TROWEXPAND" : "TCOLEXPAND", to, from);
+  if (s->op != OP_MOVE) cw_line(w, "%s(%s, %s%s);", sp->tile_api, to, to, second);
+  return true;
+}
+
 void pt_piece(CWriter *w, const PtCall *c, const PtSpelling *sp) {
   const IrStmt *s = c->s;
   const IrBuf *dst = s->args[1].region.buf;
@@ -162,10 +180,6 @@ void pt_compare(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     cw_refuse(w, DIAG_EMIT_DTYPE, "cast the tiles to f32", "compare of i32 knows eq only, not %s", cmp_name[mode]);
     return;
   }
-  if (pt_is_a5(w)) {
-    pt_refuse(w, s, "use target ascendc", "on the 950 TCMP packs its mask in another way than this kernel reads it");
-    return;
-  }
   if (!begin_flat(w, s, &c, false)) return;
   bool scalar = s->args[1].kind == ARG_SCALAR;
   int64_t most = common_length(w, &c, 0, 1);
@@ -173,12 +187,15 @@ void pt_compare(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   /* Whole repeats: the bits past the last element fall into the mask's own 32-byte block. */
   IrExpr *bytes = cw_mul(w, cw_ceil_div(w, n, 256 / dtype_size(a->type)), 32 / dtype_size(a->type));
   bytes = cw_bind(w, bytes, "bytes");
-  const char *mask = pt_run_at(w, bits, c.v.arg[2].off, bytes, round_up(ceil_div(most, 8), 32), DT_U8);
+  const char *mask = pt_is_a5(w) ? pt_run_at(w, bits, c.v.arg[2].off, cw_ceil_div(w, bytes, 4),
+                                             round_up(ceil_div(most, 32), 8), DT_U32)
+                                 : pt_run_at(w, bits, c.v.arg[2].off, bytes, round_up(ceil_div(most, 8), 32), DT_U8);
   const char *x = pt_run_at(w, a, c.v.arg[0].off, n, most, a->type);
   const char *y = scalar ? cw_scalar(w, s->args[1].scalar, a->type)
                          : pt_run_at(w, s->args[1].region.buf, c.v.arg[1].off, n, most, a->type);
-  cw_line(w, "%s(%s, %s, %s, CmpMode::%s);", scalar ? sp->scalar_api : sp->tile_api, mask, x, y, mode_name[mode]);
-  if (mode == CMP_NE) { /* PTO's own NE turns over the whole tile of the mask */
+  cw_line(w, "%s(%s, %s, %s, CmpMode::%s);", scalar ? sp->scalar_api : sp->tile_api, mask, x, y,
+          mode == CMP_NE && pt_is_a5(w) ? "NE" : mode_name[mode]);
+  if (mode == CMP_NE && !pt_is_a5(w)) { /* PTO's own NE turns over the whole tile of the mask */
     const char *m = pt_run_at(w, bits, c.v.arg[2].off, cw_ceil_div(w, bytes, 2), round_up(ceil_div(most, 16), 16),
                               DT_U16);
     cw_line(w, "pipe_barrier(PIPE_V);");
@@ -188,7 +205,8 @@ void pt_compare(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
 }
 
 /* 32 bytes that the toolkit keeps for select: see scratch of arch.h. */
-static const char *scratch_tile(CWriter *w, DType t) {
+static const char *scratch_tile(CWriter *w, DType t, const char *otherwise) {
+  if (w->arch->select_scratch < 0) return otherwise;
   cw_line(w, "Tile<TileType::Vec, %s, 1, %d> scratch;", cw_element(w, t), 64 / dtype_size(t));
   cw_line(w, "TASSIGN<%d>(scratch);", w->arch->select_scratch);
   return "scratch";
@@ -198,10 +216,7 @@ void pt_select(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   PtCall c;
   bool repeated = ir_attr(s, ATTR_MASKREP) != NULL, scalar = s->args[2].kind == ARG_SCALAR;
   DType t = s->args[3].region.buf->type;
-  if (pt_is_a5(w)) {
-    pt_refuse(w, s, "use target ascendc", "on the 950 TSEL reads its mask in another way than this kernel writes it");
-    return;
-  }
+  if (repeated && !pt_has_intrinsics(w, s)) return;
   if (!begin_flat(w, s, &c, !repeated)) return;
   IrExpr *n = c.v.cols;
   int64_t most = common_length(w, &c, 1, 3);
@@ -210,21 +225,37 @@ void pt_select(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const char *mask = pt_run_at(w, bits, c.v.arg[0].off, bytes, round_up(ceil_div(most, 8), 32), DT_U8);
   const char *a = pt_run_at(w, s->args[1].region.buf, c.v.arg[1].off, n, most, t);
   const char *to = pt_run_at(w, s->args[3].region.buf, c.v.arg[3].off, n, most, t);
-  if (scalar) {
+  if (scalar && pt_is_a5(w)) {
+    cw_line(w, "TSELS(%s, %s, %s, %s, %s);", to, mask, a, a, cw_scalar(w, s->args[2].scalar, t));
+  } else if (scalar) {
     const char *name = pt_helper(w, PT_SELECT_OR);
     cw_line(w, "%s(%s, %s, %s, %s, %s, %s);", name, pt_ub(w, to, t), pt_ub(w, mask, DT_U8), pt_ub(w, a, t),
-            cw_scalar(w, s->args[2].scalar, t), pt_ub(w, scratch_tile(w, t), t), cw_str(w, n));
+            cw_scalar(w, s->args[2].scalar, t), pt_ub(w, scratch_tile(w, t, a), t), cw_str(w, n));
   } else {
     const char *b = pt_run_at(w, s->args[2].region.buf, c.v.arg[2].off, n, most, t);
     if (repeated)
       cw_line(w, "%s(%s, %s, %s, %s, %s);", pt_helper(w, PT_SELECT_REPEATED), pt_ub(w, to, t), pt_ub(w, mask, DT_U8),
               pt_ub(w, a, t), pt_ub(w, b, t), cw_str(w, n));
-    else cw_line(w, "%s(%s, %s, %s, %s, %s);", sp->tile_api, to, mask, a, b, scratch_tile(w, DT_U32));
+    else cw_line(w, "%s(%s, %s, %s, %s, %s);", sp->tile_api, to, mask, a, b, scratch_tile(w, DT_U32, a));
   }
   end_call(w, &c);
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+/* The 950 counts integers by one; the rest is a conversion in place, a product and a sum. */
+static void count_a5(CWriter *w, const IrStmt *s, IrExpr *n) {
+  DType t = s->args[2].region.buf->type, whole = dtype_size(t) == 2 ? DT_I16 : DT_I32;
+  const char *to = pt_run(w, s, 2, n, t), *ints = whole == t ? to : pt_run(w, s, 2, n, whole);
+  cw_line(w, "pipe_barrier(PIPE_ALL);"); /* the scalar unit does it */
+  cw_line(w, "TCI<decltype(%s), %s, 0>(%s, 0);", ints, cw_element(w, whole), ints);
+  cw_line(w, "pipe_barrier(PIPE_ALL);");
+  if (whole != t) cw_line(w, "TCVT(%s, %s, RoundMode::CAST_RINT);", to, ints);
+  if (!ir_is_int(s->args[1].scalar, 1))
+    cw_line(w, "TMULS(%s, %s, %s);", to, to, cw_scalar(w, s->args[1].scalar, t));
+  if (!ir_is_int(s->args[0].scalar, 0))
+    cw_line(w, "TADDS(%s, %s, %s);", to, to, cw_scalar(w, s->args[0].scalar, t));
+}
 
 void pt_arange(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   (void)sp;
@@ -239,10 +270,14 @@ void pt_arange(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     pt_refuse(w, s, "write it to a contiguous tile", "the destination is not one run");
     return;
   }
-  if (!pt_has_intrinsics(w, s)) return;
   PtCall c;
   IrExpr *n = r.cols;
   begin_runs(w, s, &c, &n);
+  if (pt_is_a5(w)) {
+    count_a5(w, s, n);
+    end_call(w, &c);
+    return;
+  }
   const char *to = pt_run(w, s, 2, n, t);
   pt_helper(w, PT_FULL_MASK);
   cw_line(w, "%s(%s, %s, %s, %s);", pt_helper(w, PT_ARANGE), pt_ub(w, to, t), cw_scalar(w, s->args[0].scalar, step),
@@ -262,15 +297,17 @@ void pt_brcb(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     return;
   }
   bool fixed = c.v.rows->op == EX_INT && c.v.arg[0].off->op == EX_INT && c.v.arg[1].off->op == EX_INT;
-  if (fixed && c.v.rows->i % c0 == 0) {
-    const char *to = pt_rows(w, dst, c.v.arg[1].off, c.v.rows, c.v.cols, c0);
-    PtView column = {.buf = src, .kind = VEC_COLUMN, .rows = c.v.rows->i, .cols = 1};
-    cw_line(w, "%s(%s, %s);", sp->tile_api, to, pt_tile(w, column, c.v.arg[0].off, c.v.rows, cw_num(w, 1)));
+  IrVec v = c.v;
+  IrExpr *n = v.rows;
+  begin_runs(w, s, &c, &n);
+  if (pt_is_a5(w) || (fixed && v.rows->i % c0 == 0)) {
+    const char *to = pt_rows(w, dst, v.arg[1].off, n, v.cols, c0);
+    PtView column = {.buf = src, .kind = VEC_COLUMN, .cols = 1};
+    column.rows = round_up(min_i64(ir_range(w->k, n).hi, ir_buf_bytes(src) / dtype_size(src->type)), c0);
+    cw_line(w, "%s(%s, %s);", sp->tile_api, to, pt_tile(w, column, v.arg[0].off, n, cw_num(w, 1)));
+    end_call(w, &c);
     return;
   }
-  if (!pt_has_intrinsics(w, s)) return;
-  IrExpr *n = c.v.rows;
-  begin_runs(w, s, &c, &n);
   const char *from = pt_run(w, s, 0, n, src->type), *to = pt_run(w, s, 1, cw_mul(w, n, c0), dst->type);
   cw_line(w, "%s(%s, %s, %s);", pt_helper(w, PT_BLOCKS), pt_ub(w, to, t), pt_ub(w, from, t), cw_str(w, n));
   end_call(w, &c);
@@ -339,7 +376,6 @@ void pt_transpose(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     pt_refuse(w, s, "copy a plane at a time", "a matrix needs more than two strides");
     return;
   }
-  if (!pt_has_intrinsics(w, s)) return;
   const char *p[2], *pitch[2];
   PtCall c;
   IrExpr *none = NULL;
@@ -348,7 +384,13 @@ void pt_transpose(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     const IrBuf *b = r[i]->buf;
     IrExpr *step = b->shape[b->rank - 1], *m = r[i]->ext[b->rank - 2], *n = r[i]->ext[b->rank - 1];
     pitch[i] = cw_str(w, step);
-    p[i] = pt_ub(w, pt_rows(w, b, rows[i].off, m, n, step->i), u);
+    p[i] = pt_rows(w, b, rows[i].off, m, n, step->i);
+    if (!pt_is_a5(w)) p[i] = pt_ub(w, p[i], u);
+  }
+  if (pt_is_a5(w)) {
+    cw_line(w, "TTRANS(%s, %s, %s);", p[1], p[0], p[0]); /* its scratch tile is not used there */
+    end_call(w, &c);
+    return;
   }
   const IrBuf *b = r[0]->buf;
   cw_line(w, "%s(%s, %s, %s, %s, %s, %s);", pt_helper(w, PT_TRANSPOSE), p[1], p[0],
@@ -364,7 +406,7 @@ void pt_row_reduce(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
   bool place = s->op == OP_ROW_ARGMAX || s->op == OP_ROW_ARGMIN;
   IrExpr *off = c.v.arg[1].off;
-  bool column = !place && off->op == EX_INT && off->i % dtype_c0(dst->type) == 0;
+  bool column = !place && (pt_is_a5(w) || (off->op == EX_INT && off->i % dtype_c0(dst->type) == 0));
   int64_t step = c.v.arg[0].pitch * dtype_size(src->type) / 32;
   if (!column && (!pt_has_intrinsics(w, s))) return;
   if (!column && step > 255) {
@@ -372,6 +414,7 @@ void pt_row_reduce(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     return;
   }
   c.scope = (!column && (off->op != EX_INT || off->i * dtype_size(dst->type) % 32)) || c.v.rows->op != EX_INT ||
+            (column && (off->op != EX_INT || off->i % dtype_c0(dst->type))) ||
             c.v.cols->op != EX_INT || c.v.arg[0].off->op != EX_INT;
   if (c.scope) cw_scope(w);
   IrExpr *rows = c.v.rows = cw_bind(w, c.v.rows, "rows");

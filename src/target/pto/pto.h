@@ -63,6 +63,8 @@ void pt_merge(CWriter *w, const IrStmt *s, const PtSpelling *sp);
 void pt_transpose(CWriter *w, const IrStmt *s, const PtSpelling *sp);
 void pt_row_reduce(CWriter *w, const IrStmt *s, const PtSpelling *sp);
 void pt_piece(CWriter *w, const PtCall *c, const PtSpelling *sp); /* moves and fills that end inside a block */
+/* 950: the first operand repeats: it is spread over the result first. false: not of that form. */
+bool pt_spread(CWriter *w, const PtCall *c, const PtSpelling *sp);
 /* Rows in which an operand repeats in a way no tile instruction knows: the instruction itself, 255 rows a call. */
 void pt_rows_call(CWriter *w, const PtCall *c, const PtSpelling *sp, const char *scalar);
 
