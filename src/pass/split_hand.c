@@ -15,6 +15,10 @@
  *
  *   vector    wait back; D; set forward          cube    wait forward; E; set back
  *
+ * The same holds for a tile of L1: where the products of a loop stand before the copies from UB that fill their
+ * operand, the workspace takes the whole operand and the cube loads it before the first product. The other half of a
+ * hand-over always stands right before its first use, so that a side has done all it can before it waits.
+ *
  * An edge goes when another of the same pipes sets later and waits earlier, or when, in the same loop, a forward one
  * already carries the signal from iteration to iteration. A kernel that sets cross-core flags itself keeps to them:
  * only the tiles are ordered here. */
@@ -121,6 +125,96 @@ static IrStmt *convert_first(Ctx *c, IrRegion *src, DType t, const IrStmt *s) {
   return convert;
 }
 
+typedef struct { const IrBuf *buf; bool found; } Naming;
+
+static void find_load(IrExpr *e, void *user) {
+  Naming *n = user;
+  n->found |= e->op == EX_LOAD && ir_root(e->buf) == n->buf;
+}
+static void find_load_expr(IrExpr **e, void *user) { ir_walk_expr(*e, find_load, user); }
+
+static bool find_name(IrStmt *s, void *user) {
+  Naming *n = user;
+  ir_stmt_exprs(s, find_load_expr, n);
+  if (s->op == ST_STORE) n->found |= ir_root(s->store.buf) == n->buf;
+  for (int i = 0; i < s->n_args; i++)
+    n->found |= s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == n->buf;
+  return !n->found;
+}
+
+static bool names(IrStmt *s, IrBuf *b) {
+  Naming n = {ir_root(b), false};
+  if (find_name(s, &n)) ir_walk(&s->body, find_name, &n);
+  if (!n.found) ir_walk(&s->alt, find_name, &n);
+  return n.found;
+}
+
+/* The statement of s's block that uses b next, after s; NULL: none does before the block ends or what ends it early. */
+static IrStmt *next_use(IrStmt *s, IrBuf *b) {
+  for (IrStmt *x = s->next; x; x = x->next) {
+    if (names(x, b)) return x;
+    if (x->op == ST_BREAK || x->op == ST_CONTINUE || x->op == ST_CUBE || x->op == ST_VECTOR) return NULL;
+  }
+  return NULL;
+}
+
+/* ---- operands that the text reads before it fills them --------------------------------------------------------- */
+
+typedef struct { IrBuf *buf; Vec(IrStmt *) reads, fills; bool other, late; } Operand;
+
+static bool note_operand(IrStmt *s, void *user) {
+  struct { Ctx *c; Operand o; } *u = user;
+  bool to_vector;
+  for (int i = 0; i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != u->o.buf) continue;
+    if (i < ir_n_in(s->op)) {
+      u->o.late |= u->o.fills.len > 0;
+      vec_push(u->c->p->arena, &u->o.reads, s);
+    } else if (crosses(s, &to_vector)) {
+      vec_push(u->c->p->arena, &u->o.fills, s);
+    } else {
+      u->o.other = true;
+    }
+  }
+  return true;
+}
+
+static IrStmt *child_of(const IrBlock *b, IrStmt *s);
+static IrStmt *loop_of_both(IrStmt *a, IrStmt *b);
+
+static void early_operand(Ctx *c, IrBuf *b) {
+  struct { Ctx *c; Operand o; } u = {c, {.buf = b}};
+  ir_walk(&c->p->k->body, note_operand, &u);
+  Operand *o = &u.o;
+  if (!o->reads.len || !o->fills.len || o->other || o->late) return;
+  IrStmt *loop = loop_of_both(o->reads.data[0], o->fills.data[0]);
+  for (uint32_t i = 0; i < o->reads.len + o->fills.len && loop; i++)
+    if (!child_of(&loop->body, i < o->reads.len ? o->reads.data[i] : o->fills.data[i - o->reads.len])) loop = NULL;
+  if (!loop) return;
+  IrStmt *first = child_of(&loop->body, o->reads.data[0]);
+  IrRegion whole = ir_whole(c->p->k, b), ws = workspace_for(c, &whole, b->type, first);
+  for (uint32_t i = 0; i < o->fills.len; i++) {
+    IrStmt *s = o->fills.data[i];
+    IrRegion src = s->args[0].region, part = ws;
+    IrBlock both = {0};
+    int n = ws.buf->rank;
+    for (int d = b->rank; d-- > 0;) {
+      if (ir_is_int(b->shape[d], 1)) continue;
+      part.off[--n] = s->args[1].region.off[d];
+      part.ext[n] = s->args[1].region.ext[d];
+    }
+    if (src.buf->type != b->type) ir_append(&both, convert_first(c, &src, b->type, s));
+    ir_append(&both, copy_of(c->p->k, src, part, s));
+    ir_replace_with_block(s, &both);
+  }
+  ir_insert_before(first, copy_of(c->p->k, ws, whole, o->reads.data[0]));
+  pass_remark(c->p, "split", b->loc,
+              "%%%s is read in the text before the vector cores fill it: the cube loads it from workspace %%%s in each "
+              "iteration", b->name, ws.buf->name);
+}
+
+/* ---- one tile -------------------------------------------------------------------------------------------------- */
+
 static bool hand_tile(IrStmt *s, void *user) {
   Ctx *c = user;
   bool to_vector;
@@ -130,7 +224,9 @@ static bool hand_tile(IrStmt *s, void *user) {
   if (!to_vector && src.buf->type != dst.buf->type) ir_append(&both, convert_first(c, &src, dst.buf->type, s));
   IrRegion ws = workspace_for(c, to_vector ? &src : &dst, to_vector ? dst.buf->type : src.buf->type, s);
   ir_append(&both, copy_of(c->p->k, src, ws, s));
-  ir_append(&both, copy_of(c->p->k, ws, dst, s));
+  IrStmt *load = copy_of(c->p->k, ws, dst, s), *use = next_use(s, dst.buf);
+  if (use) ir_insert_before(use, load);
+  else ir_append(&both, load);
   ir_replace_with_block(s, &both);
   pass_remark(c->p, "split", s->loc, "%%%s goes from the %s to the %s through workspace %%%s", src.buf->name,
               to_vector ? "cube" : "vector cores", to_vector ? "vector cores" : "cube", ws.buf->name);
@@ -176,6 +272,12 @@ static IrStmt *loop_of(const IrBlock *b, IrStmt **outermost) {
     *outermost = up;
   }
   return inner;
+}
+
+static IrStmt *loop_of_both(IrStmt *a, IrStmt *b) {
+  IrStmt *outermost;
+  IrBlock *both = common_block(a, b);
+  return both ? loop_of(both, &outermost) : NULL;
 }
 
 static void add_edge(Ctx *c, const Use *d, const Use *e, const IrBuf *buf) {
@@ -398,6 +500,8 @@ int split_hand_over(PassCtx *p) {
   if (c.by_hand || c.sync_all) ir_walk(&p->k->body, keep_order, NULL);
   if (c.sync_all) c.used |= 0xf << 11; /* SyncAll takes 11-14 */
   uint32_t own = p->k->bufs.len;
+  for (uint32_t i = 1; i < own; i++)
+    if (p->k->bufs.data[i]->space == SPACE_L1) early_operand(&c, p->k->bufs.data[i]);
   ir_walk(&p->k->body, hand_tile, &c);
   int n = (int)(p->k->bufs.len - own);
   ir_renumber(p->k);

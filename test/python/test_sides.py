@@ -210,3 +210,30 @@ def test_the_cost_is_a_lower_bound(stages, causal):
     bound, run = kernel.cost(), kernel.profile()
     assert bound["launch_us"] < bound["us"] <= run.us
     assert bound["pipe_us"]["cube"] > 0 and bound["pipe_us"]["vector"] > 0
+
+
+@pytest.mark.parametrize("rows", [16, 1])
+def test_an_operand_that_the_text_reads_before_it_fills_it(rows):
+    """The product stands first, the vector cores fill its operand below it, by rows or whole."""
+
+    @T.prim_func
+    def chain(
+        X: T.Tensor((4, 16, 32), "float16"), W: T.Tensor((32, 32), "float16"), O: T.Tensor((4, 16, 32), "float32")
+    ):
+        with T.Kernel(1, threads=2, is_npu=True) as cid:
+            x_l1, w_l1 = T.alloc_shared((16, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            c, o = T.alloc_fragment((16, 32), "float32"), T.alloc_shared((16, 32), "float32")
+            x = T.alloc_shared((rows, 32), "float16")
+            T.copy(W, w_l1)
+            for i in T.serial(4):
+                T.gemm_v0(x_l1, w_l1, c, init=True)
+                T.copy(c, o)
+                for r in T.serial(16 // rows):
+                    T.copy(X[i, r * rows, 0], x)
+                    T.tile.mul(x, x, 2.0)
+                    T.copy(x, x_l1[r * rows : r * rows + rows, :])
+                T.tile.add(o, o, 1.0)
+                T.copy(o, O[i, 0, 0])
+
+    x, w = normal((4, 16, 32)), normal((32, 32), seed=1)
+    close(tilelang.compile(chain, out_idx=[2])(x, w), 2 * x.astype("float32") @ w.astype("float32") + 1)
