@@ -17,17 +17,19 @@ typedef struct {
    * core to the start of the next one there */
   double launch_ns, dispatch_ns, block_ns;
   double hbm_gbps, l2_gbps;       /* all cores together */
+  double hbm_piece;               /* bytes that each piece of a 512-byte line costs HBM besides its own */
   double hot_lines;               /* lines of 512 bytes a cycle to all cores that read the same tile at the same time */
   double hbm_latency, l2_latency; /* from the end of a DMA's transfer until its bytes count as there */
   double fetch_unaligned;         /* bytes that a piece of a line costs when it is not whole sectors of 128 bytes */
   /* DMA of one core: dma_head an instruction, then each row of n bytes takes max(row, n / bus) cycles; bytes that are
    * not in L2 come at max(miss_row, n / miss_bus) */
-  double dma_head, ub_bus, ub_row, l1_bus, l1_row, out_bus, out_row, miss_bus, miss_row;
+  double dma_head, ub_bus, ub_row, ub_miss_bus, l1_bus, l1_row, l1_miss_bus, miss_row, out_bus, out_row;
   /* an mmad: head, then a cycle for 16x16x16 of 16 bits or 16x16x32 of 8, mmad_f32 for 16x16x8 of 32; its result counts
    * as there mmad_tail later, during which the next one may run */
   double mmad_head, mmad_tail, mmad_f32;
   double l0_head, l0a_bus, l0b_bus;
-  double l1_conflict;             /* share of its time that L1 to L0 takes longer while GM to L1 writes */
+  /* GM to L1 and L1 to L0 at the same time: the share that the write and the read take longer */
+  double l1_write_slow, l1_read_slow;
   double fix_head, fix_bus, fix_l1_elems; /* to GM: bytes a cycle; to L1: elements a cycle */
   double l1_fill_bus;
   double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S: an instruction, an operation, an element of UB, of GM */

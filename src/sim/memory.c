@@ -33,6 +33,7 @@ void memory_init(Clock *k) {
   m->l2_latency = ticks_of(k->t.l2_latency);
   m->unaligned = (int64_t)k->t.fetch_unaligned;
   m->hot = (int64_t)(k->t.hot_lines / TICKS * (double)(1 << RATE_BITS));
+  m->piece = (int64_t)k->t.hbm_piece;
   m->all_hit = o->l2 == L2_ALL_HIT;
   m->free = o->compute_only;
   m->capacity = (uint32_t)(k->arch.l2_bytes / LINE / LINES_A_STAMP);
@@ -86,7 +87,7 @@ static int64_t write_back(Memory *m) {
   return bytes;
 }
 
-typedef struct { int64_t touched, missing, dirtied, lines; } Touched; /* bytes, and lines asked for */
+typedef struct { int64_t touched, missing, dirtied, lines, pieces; } Touched; /* bytes; lines asked for, and missed */
 
 /* One run of bytes: what of it is not there; now it is. */
 static void touch_run(Memory *m, uint32_t *line, int64_t at, int64_t len, bool write, Touched *out) {
@@ -109,6 +110,7 @@ static void touch_run(Memory *m, uint32_t *line, int64_t at, int64_t len, bool w
     }
     out->touched += bytes;
     out->missing += miss;
+    out->pieces += miss > 0;
     if (write && !(w & WRITTEN)) out->dirtied += bytes;
     line[i] = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | want | (write ? WRITTEN : 0);
   }
@@ -226,7 +228,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines, .bytes = x.touched,
               .behind = -1};
   /* L2 gives a line at a time: a piece of one counts as a whole one there. */
-  int64_t hbm = miss + back, l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
+  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
   Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
   int64_t all = max_i64(hbm ? x.touched : x.lines * LINE, hbm) << RATE_BITS;
   f->path_cap = t->path > 0 && !m->free ? max_i64(all / t->path, 1) : INT64_C(1) << 50;

@@ -133,16 +133,22 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
     t->run = row * e->rows;
     t->rows = 1;
   }
-  double cycles;
+  double cycles, miss = 1;
   switch (i->op) {
-  case OP_GM_TO_L1: cycles = arch_dma_cycles(a->l1_bus, a->l1_row, e->rows, row); break;
-  case OP_GM_TO_UB: cycles = arch_dma_cycles(a->ub_bus, a->ub_row, e->rows, row); break;
+  case OP_GM_TO_L1:
+    cycles = arch_dma_cycles(a->l1_bus, a->l1_row, e->rows, row);
+    miss = a->l1_miss_bus;
+    break;
+  case OP_GM_TO_UB:
+    cycles = arch_dma_cycles(a->ub_bus, a->ub_row, e->rows, row);
+    miss = a->ub_miss_bus;
+    break;
   case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, e->rows, row); break;
   default: cycles = (double)(e->rows * row) / a->fix_bus; break;
   }
   t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : a->dma_head);
   t->path = ticks_of(cycles);
-  t->miss = max_i64(t->path, ticks_of(arch_dma_cycles(a->miss_bus, a->miss_row, e->rows, row)));
+  t->miss = t->write ? t->path : max_i64(t->path, ticks_of(arch_dma_cycles(miss, a->miss_row, e->rows, row)));
 }
 
 /* ---- the price ------------------------------------------------------------------------------------------ */

@@ -444,6 +444,68 @@ static bool set_constants(Run *r, ArchTime *t, const char *text) {
   return true;
 }
 
+/* Is the value of this element known without running the kernel? */
+static bool known_element(const Sim *s, const Element *el) {
+  const SimBuf *b = &s->buf[el->buf];
+  return b->space == SPACE_GM && b->gm && !b->written;
+}
+
+/* Registers whose value comes from an element that is not known; elem: which, plus one. */
+static int32_t *unknown_registers(Run *r, const Program *p) {
+  int32_t *elem = arena_array(&r->arena, int32_t, p->n_reg);
+  for (bool again = true; again;) {
+    again = false;
+    for (int32_t i = 0; i < p->n_code; i++) {
+      const Code *q = &p->code[i];
+      int32_t from = 0;
+      if (q->op == C_LOAD) from = known_element(&r->sim, &p->elem[q->a]) ? 0 : q->a + 1;
+      else if (q->op == C_MOV || q->op == C_CAST || q->op == C_BITS) from = elem[q->a];
+      else if (q->op == C_STEP) from = elem[q->b];
+      else if (q->op >= C_INT) from = elem[q->a] ? elem[q->a] : elem[q->b];
+      else continue;
+      if (!from || elem[q->d]) continue;
+      elem[q->d] = from;
+      again = true;
+    }
+  }
+  return elem;
+}
+
+static bool report_unknown(Run *r, const Program *p, int32_t elem, const IrStmt *at, const char *what) {
+  const Element *el = &p->elem[elem - 1];
+  const SimBuf *b = &r->sim.buf[el->buf];
+  Diag *g = diag_add(r->diags, DIAG_TIME_DATA, at->loc, "%s depends on a value of %%%s, which is not known without %s",
+                     what, b->ir->name, b->space == SPACE_GM && !b->written ? "data" : "running the kernel");
+  diag_other(r->diags, g, el->stmt->loc, "read here");
+  diag_fix(r->diags, g, b->space == SPACE_GM && !b->written ? "pass the tensor's data, not its shape alone"
+                                                             : "time it with the loop or branch made of constants");
+  return false;
+}
+
+/* What the clock does must not hang on data it does not have: an unknown value reads as 0, and that may only move an
+ * address. */
+static bool data_known(Run *r) {
+  for (int side = 0; side < 2; side++) {
+    const Program *p = &r->sim.prog[side];
+    if (!p->code || !p->n_elem) continue;
+    const int32_t *elem = unknown_registers(r, p);
+    for (int32_t i = 0; i < p->n_code; i++) {
+      const Code *q = &p->code[i];
+      int32_t from = 0;
+      if (q->op == C_JZ || q->op == C_JNZ) from = elem[q->a];
+      if (q->op == C_LOOP) from = elem[q->d] ? elem[q->d] : elem[q->a] ? elem[q->a] : elem[q->b];
+      if (from) return report_unknown(r, p, from, p->code_stmt[i], "how often this runs");
+    }
+    for (int32_t i = 0; i < p->n_inst; i++) {
+      const Inst *x = &p->inst[i];
+      for (int a = 0; a < x->n_args; a++)
+        for (int d = 0; x->arg[a].buf && d < r->sim.buf[x->arg[a].buf].rank; d++)
+          if (elem[x->arg[a].ext[d]]) return report_unknown(r, p, elem[x->arg[a].ext[d]], x->stmt, "a size");
+    }
+  }
+  return true;
+}
+
 static void time_cores(const Clock *k, SimTime *out, Arena *a) {
   out->n_cores = k->m->n_cores;
   out->core = arena_array(a, SimTimeCore, out->n_cores + 1);
@@ -477,6 +539,11 @@ static void time_all(Run *r) {
   Sim *s = &r->sim;
   SimTime *out = r->time;
   if (!prepare(r)) return;
+  survey(r);
+  if (!data_known(r)) {
+    r->ok = false;
+    return;
+  }
   Clock *k = arena_new(&r->arena, Clock);
   SimTimeOptions o = *r->time_opt;
   if (!o.max_events) o.max_events = 1000000;

@@ -198,7 +198,7 @@ static bool run_pipe(Clock *k, Core *c, int p) {
         return true;
       }
       q->free = at + e->price.ticks;
-      if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += e->price.ticks * k->l1_conflict / TICKS;
+      if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += e->price.ticks * k->l1_read_slow / TICKS;
       q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
       busy(t, p, at, q->done, e->inst, -1);
       leave(q, depth, at);
@@ -442,7 +442,12 @@ static void handle(Clock *k, Event e) {
   } else {
     Core *c = &k->m->core[e.who];
     const TimePipe *q = &c->time->pipe[e.what];
-    memory_begin(k, e.who * CORE_PIPES + e.what, &q->ring[q->head % (uint32_t)k->arch.queue_depth].price.gm, e.at);
+    Transfer t = q->ring[q->head % (uint32_t)k->arch.queue_depth].price.gm;
+    if (e.what == PIPE_MTE2 && c->time->pipe[PIPE_MTE1].done > e.at) { /* both at L1 */
+      t.path += t.path * k->l1_write_slow / TICKS;
+      t.miss = max_i64(t.miss, t.path);
+    }
+    memory_begin(k, e.who * CORE_PIPES + e.what, &t, e.at);
   }
 }
 
@@ -490,7 +495,8 @@ static void set_up(Clock *k) {
   k->dispatch = ticks_of_ns(k, k->t.dispatch_ns);
   k->block_gap = ticks_of_ns(k, k->t.block_ns);
   k->launch = ticks_of_ns(k, k->t.launch_ns);
-  k->l1_conflict = ticks_of(k->t.l1_conflict);
+  k->l1_write_slow = ticks_of(k->t.l1_write_slow);
+  k->l1_read_slow = ticks_of(k->t.l1_read_slow);
   k->mmad_tail = k->opt->copy_only ? 0 : ticks_of(k->t.mmad_tail);
   k->cap_heap = 256;
   k->heap = arena_array(k->arena, Event, k->cap_heap);

@@ -70,6 +70,7 @@ typedef struct {
   Tick hbm_latency, l2_latency;
   int64_t unaligned;   /* bytes that a piece of a line costs when it is not whole sectors */
   int64_t hot;         /* lines a tick, << RATE_BITS */
+  int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   bool all_hit, free; /* what-if: every read hits; transfers take no time */
 } Memory;
 
@@ -163,7 +164,8 @@ typedef struct Clock {
   Tick dispatcher, now, end;
   int64_t issued;      /* instructions, synchronisation included */
   Vec(SimTimeEvent) events;
-  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail, l1_conflict;
+  Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail;
+  Tick l1_write_slow, l1_read_slow; /* shares */
   Tick launch, dispatch, block_gap;
 } Clock;
 
