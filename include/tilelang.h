@@ -139,8 +139,8 @@ typedef struct {
   int32_t cores_used, cores; /* of the kind that takes blocks */
 } TlTimeResult;
 /* How long the lowered kernel takes on the chip, all cores at once. args as for tl_sim; their data may be NULL, and no
- * data is changed. Elements that pipe S reads and that are not known (no data, or the kernel writes them) are taken as 0;
- * TL0851 if a loop, a branch or a size depends on one. 0: a fault (diagnostics). */
+ * data is changed. Elements that pipe S reads and that are not known (no data, or the kernel writes them) are taken as
+ * 0; TL0851 if a loop, a branch or a size depends on one. 0: a fault (diagnostics). */
 TL_API int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTimeResult *result);
 /* The last tl_time as a table for people; NULL before one. */
 TL_API const char *tl_time_text(TlContext *c);

@@ -228,7 +228,8 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines, .bytes = x.touched,
               .behind = -1};
   /* L2 gives a line at a time: a piece of one counts as a whole one there. */
-  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
+  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0);
+  int64_t l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
   Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
   int64_t all = max_i64(hbm ? x.touched : x.lines * LINE, hbm) << RATE_BITS;
   f->path_cap = t->path > 0 && !m->free ? max_i64(all / t->path, 1) : INT64_C(1) << 50;

@@ -92,8 +92,9 @@ double sim_time_ratio(const SimTime *r, Pipe p, char side); /* busy share of pip
 void sim_time_json(Text *t, const IrKernel *k, const Arch *arch, const SimTime *r);
 void sim_time_text(Text *t, const IrKernel *k, const Arch *arch, const SimTime *r); /* a table for people */
 
-/* How long k takes on the chip. args as in sim_run; data may be NULL. An element that pipe S reads from a tensor without
- * data, from one that the kernel writes, or from UB is taken as 0; a fault if a loop, a branch or a size depends on it.
+/* How long k takes on the chip. args as in sim_run; data may be NULL. An element that pipe S reads from a tensor
+ * without data, from one that the kernel writes, or from UB is taken as 0; a fault if a loop, a branch or a size
+ * depends on it.
  * Everything in the result lives in a. Faults become diagnostics; false when there was one. */
 bool sim_time(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimTimeOptions *opt,
               SimTime *out);

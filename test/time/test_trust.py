@@ -1,0 +1,254 @@
+"""Can the cycles be believed: closed formulas, edges, monotonicity, nothing lost, the same in every run.
+
+Kernels are lowered text of one or two instructions, so that what must come out can be said in a line. Constants are set
+to round numbers, so that the tests hold whatever the fitted ones are.
+"""
+
+import json
+
+import pytest
+
+from tilelang import _core
+
+# round numbers: at 1800 MHz, 1 GB/s is 1/1.8 bytes a cycle
+ROUND = {
+    "launch_ns": 1000, "dispatch_ns": 0, "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200, "hot_lines": 1000,
+    "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64, "ub_row": 2, "ub_miss_bus": 32,
+    "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32, "out_row": 2, "flag": 8, "issue": 0,
+    "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20, "l0a_bus": 256, "l0b_bus": 128, "fix_head": 10,
+    "fix_bus": 64, "cross_flag": 300, "sync_all": 1000, "l1_write_slow": 0, "l1_read_slow": 0,
+}
+MHZ = 1800
+
+
+def program(text):
+    p = _core.Program()
+    assert p.load("k.tl", text) and p.lower(), p.diags_text()
+    return p
+
+
+def kernel(params, grid, side, allocs, body, chip="910B2"):
+    lines = "".join(f"  alloc {a} @1:1\n" for a in allocs) + f"  {side} {{\n"
+    lines += "".join(f"    {s} @{n}:1\n" for n, s in enumerate(body, 2)) + "  } @1:1\n"
+    return f'tl 1\nfile "k.py"\nkernel @k({params}) grid({grid}) lowered("{chip}", {side}) {{\n{lines}}}\n'
+
+
+def timed(p, shapes, timeline=False, constants=None, **options):
+    text = ",".join(f"{k}={v}" for k, v in {**ROUND, **(constants or {})}.items())
+    ok, result = p.time([(0, s) for s in shapes], constants=text, timeline=timeline, **options)
+    assert ok, p.diags_text()
+    return result, json.loads(p.time_json())
+
+
+def cycles(p, shapes, **options):
+    """From the start of the kernel to its end, in cycles."""
+    result, _ = timed(p, shapes, **options)
+    return result["ticks"] / 256 - ROUND["launch_ns"] * MHZ / 1000
+
+
+def busy(j, pipe):
+    return sum(x["busy_us"] for x in j["pipes"] if x["pipe"] == pipe) * MHZ
+
+
+# ---- formulas -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows, cols", [(1, 2048), (16, 512), (64, 64), (8, 8)])
+def test_load_alone(rows, cols):
+    """head + rows of max(row, bytes / bus), from HBM at most at the miss rate, then the latency."""
+    p = program(kernel(f"%A: gm f32[{rows}, {2 * cols}]", "%b: 1", "vector", [f"%u: ub f32[{rows}, {cols}] at 0"],
+                       [f"gm_to_ub %A[0 +: {rows}, 0 +: {cols}] -> %u"]))
+    row = max(ROUND["miss_row"], 4 * cols / ROUND["ub_miss_bus"], ROUND["ub_row"], 4 * cols / ROUND["ub_bus"])
+    expected = ROUND["dma_head"] + rows * row + ROUND["hbm_latency"]
+    assert cycles(p, [(rows, 2 * cols)]) == pytest.approx(expected, rel=0.12 if 4 * cols < 128 else 0.001, abs=1)
+    hit = ROUND["dma_head"] + rows * max(ROUND["ub_row"], 4 * cols / ROUND["ub_bus"]) + ROUND["l2_latency"]
+    assert cycles(p, [(rows, 2 * cols)], l2_all_hit=True) == pytest.approx(hit, rel=0.001, abs=1)
+
+
+@pytest.mark.parametrize("rows, cols", [(1, 2048), (16, 512)])
+def test_store_alone(rows, cols):
+    p = program(kernel(f"%A: gm f32[{rows}, {2 * cols}] out", "%b: 1", "vector", [f"%u: ub f32[{rows}, {cols}] at 0"],
+                       [f"ub_to_gm %u -> %A[0 +: {rows}, 0 +: {cols}]"]))
+    expected = ROUND["dma_head"] + rows * 4 * cols / ROUND["out_bus"]
+    assert cycles(p, [(rows, 2 * cols)]) == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize("what, constant", [("hbm", "hbm_gbps"), ("l2", "l2_gbps")])
+def test_all_cores_reach_the_peak(what, constant):
+    """48 cores that read at once get the bandwidth of the chip, no more, when their own paths would take more."""
+    rows, cols = 48, 16384
+    body = [f"gm_to_ub %A[%b +: 1, 0 +: {cols}] -> %u"]
+    p = program(kernel(f"%A: gm f32[{rows}, {cols}]", "%b: 48", "vector", [f"%u: ub f32[1, {cols}] at 0"], body))
+    wide = {"ub_bus": 4096, "ub_miss_bus": 4096, "ub_row": 0, "miss_row": 0}
+    n = cycles(p, [(rows, cols)], constants=wide, l2_all_hit=what == "l2")
+    latency = ROUND["hbm_latency"] if what == "hbm" else ROUND["l2_latency"]
+    expected = rows * cols * 4 / (ROUND[constant] * 1000 / MHZ)
+    assert n == pytest.approx(ROUND["dma_head"] + expected + latency, rel=0.001)
+
+
+@pytest.mark.parametrize("m, n, k", [(16, 16, 16), (128, 256, 64), (32, 48, 128)])
+def test_cube_formula(m, n, k):
+    allocs = [f"%a: l0a f16[{m}, {k}] zz at 0", f"%b0: l0b f16[{k}, {n}] zn at 0", f"%c: l0c f32[{m}, {n}] nz at 0"]
+    one = ["mmad %a, %b0 -> %c init(true)"]
+    fractals = -(-m // 16) * -(-n // 16) * -(-k // 16)
+    each = ROUND["mmad_head"] + fractals
+    for times in (1, 3):  # the tail shows once: the next one runs meanwhile
+        p = program(kernel("", "%b: 1", "cube", allocs, one * times))
+        assert cycles(p, []) == pytest.approx(times * each + ROUND["mmad_tail"], abs=1)
+
+
+@pytest.mark.parametrize("op, slope, head", [("add %x, %y -> %z", 1, 22), ("exp %x -> %z", 2, 31)])
+def test_vector_formula(op, slope, head):
+    """A repeat is 256 bytes; the operands stand in different bank groups."""
+    n = 4096
+    allocs = [f"%x: ub f32[{n}] at 0", f"%y: ub f32[{n}] at {0x10100}", f"%z: ub f32[{n}] at {0x20000}"]
+    p = program(kernel("", "%b: 1", "vector", allocs, [op]))
+    assert cycles(p, []) == pytest.approx(head + slope * n * 4 / 256, abs=1)
+
+
+def test_bank_conflict():
+    """Two inputs in one bank group: a cycle more a repeat, and the what-if takes it away."""
+    n = 4096
+    allocs = [f"%x: ub f32[{n}] at 0", f"%y: ub f32[{n}] at {0x4000}", f"%z: ub f32[{n}] at {0x20000}"]
+    p = program(kernel("", "%b: 1", "vector", allocs, ["add %x, %y -> %z"]))
+    free = cycles(p, [], no_bank_conflicts=True)
+    assert cycles(p, []) - free == pytest.approx(n * 4 / 256, abs=1)
+
+
+# ---- edges ----------------------------------------------------------------------------------------------------------
+
+
+def events(p):
+    return [dict(zip(("core", "statement", "pipe", "start", "end", "cause"), e)) for e in p.time_events()]
+
+
+def test_flag_edge():
+    """What waits for a flag begins `flag` cycles after the setter is complete: not before, and not after."""
+    allocs = ["%u: ub f32[1, 1024] at 0", f"%v: ub f32[1, 1024] at {0x10100}"]
+    body = ["gm_to_ub %A -> %u", "set_flag mte2 -> v #0", "wait_flag mte2 -> v #0", "exp %u -> %v"]
+    p = program(kernel("%A: gm f32[1, 1024]", "%b: 1", "vector", allocs, body))
+    timed(p, [(1, 1024)], timeline=True)
+    load, exp = events(p)
+    assert (exp["start"] - load["end"]) * MHZ == pytest.approx(ROUND["flag"], abs=0.02)
+    assert exp["cause"] == 0
+
+
+def test_barrier_waits_for_all_pipes():
+    allocs = ["%u: ub f32[1, 1024] at 0", f"%v: ub f32[1, 1024] at {0x10100}"]
+    body = ["gm_to_ub %A -> %u", "barrier all", "exp %v -> %v"]
+    p = program(kernel("%A: gm f32[1, 1024]", "%b: 1", "vector", allocs, body))
+    timed(p, [(1, 1024)], timeline=True)
+    load, exp = events(p)
+    assert exp["start"] * MHZ == pytest.approx(load["end"] * MHZ, abs=0.02)
+
+
+def test_queue_holds_so_many():
+    """32 places: the 33rd instruction is issued when the first begins, and S counts the wait."""
+    body = ["gm_to_ub %A -> %u", "set_flag mte2 -> v #0", "wait_flag mte2 -> v #0"] + ["exp %v -> %v"] * 40
+    p = program(kernel("%A: gm f32[1, 1024]", "%b: 1", "vector",
+                       ["%u: ub f32[1, 1024] at 0", "%v: ub f32[64] at 65536"], body))
+    _, j = timed(p, [(1, 1024)])
+    s = next(x for x in j["pipes"] if x["pipe"] == "s")
+    first_free = ROUND["dma_head"] + 4096 / ROUND["ub_miss_bus"] + ROUND["hbm_latency"] + ROUND["flag"]
+    each = 31 + 2  # one repeat of exp
+    assert s["idle_us"]["queue"] * MHZ == pytest.approx(first_free + 7 * each, abs=1)  # 1 wait + 40 - 32 - 1
+
+
+@pytest.mark.parametrize("blocks, waves", [(48, 1), (49, 2), (96, 2), (97, 3)])
+def test_blocks_come_in_waves(blocks, waves):
+    p = program(kernel("", f"%b: {blocks}", "vector", ["%v: ub f32[64] at 0"], ["exp %v -> %v"]))
+    assert cycles(p, []) == pytest.approx(waves * 33, abs=1)
+
+
+# ---- properties -----------------------------------------------------------------------------------------------------
+
+PIPELINE = kernel(
+    "%A: gm f16[384, 4096], %C: gm f16[384, 4096] out", "%b: 24", "vector",
+    ["%u: ub f16[16, 512] at 0", "%w: ub f16[16, 512] at 81920"],
+    ["set_flag v -> mte2 #0", "set_flag mte3 -> v #0"]
+    + [line for i in range(8) for line in (
+        "wait_flag v -> mte2 #0", f"gm_to_ub %A[%b * 16 +: 16, {512 * i} +: 512] -> %u", "set_flag mte2 -> v #0",
+        "wait_flag mte2 -> v #0", "wait_flag mte3 -> v #0", "exp %u -> %w", "set_flag v -> mte2 #0",
+        "set_flag v -> mte3 #0", "wait_flag v -> mte3 #0",
+        f"ub_to_gm %w -> %C[%b * 16 +: 16, {512 * i} +: 512]", "set_flag mte3 -> v #0")]
+    + ["wait_flag v -> mte2 #0", "wait_flag mte3 -> v #0"],
+)  # fmt: skip
+SHAPES = [(384, 4096), (384, 4096)]
+
+
+def test_nothing_is_lost():
+    """busy + idle = the time of the kernel, on every pipe of every core."""
+    p = program(PIPELINE)
+    result, j = timed(p, SHAPES)
+    assert len(j["cores"]) == 24
+    for core in j["cores"]:
+        for pipe, us in core["busy_us"].items():
+            assert us + sum(core["idle_us"][pipe].values()) == pytest.approx(result["us"], abs=0.001)
+    assert j["gm_read_bytes"] == j["gm_write_bytes"] == 384 * 4096 * 2
+    assert sum(s["gm_bytes"] for s in j["statements"]) == 2 * 384 * 4096 * 2
+
+
+@pytest.mark.parametrize("option", ["hbm_factor", "l2_factor"])
+def test_more_bandwidth_is_never_slower(option):
+    p = program(PIPELINE)
+    times = [cycles(p, SHAPES, **{option: f}) for f in (0.25, 0.5, 1.0, 2.0, 4.0)]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("name", sorted(ROUND))
+def test_no_cost_is_negative(name):
+    """A larger latency or overhead is never faster, a wider bus never slower."""
+    p = program(PIPELINE)
+    wider = name.endswith(("_bus", "_gbps", "_lines"))
+    low, high = (cycles(p, SHAPES, constants={name: f * ROUND[name] + (f > 1)}) for f in (1.0, 3.0))
+    if name == "launch_ns":
+        return  # not part of the kernel's own time
+    assert high <= low + 1 if wider else high >= low - 1
+
+
+@pytest.mark.parametrize("option", ["no_bank_conflicts", "free_flags", "compute_only", "copy_only", "l2_all_hit"])
+def test_what_if_is_never_slower(option):
+    p = program(PIPELINE)
+    assert cycles(p, SHAPES, **{option: True}) <= cycles(p, SHAPES)
+
+
+def test_extremes_bound_the_time():
+    """The kernel takes at least as long as its compute alone and its copies alone, and no longer than both in turn."""
+    p = program(PIPELINE)
+    compute, copy, real = (cycles(p, SHAPES, **o) for o in ({"compute_only": True}, {"copy_only": True}, {}))
+    assert max(compute, copy) <= real <= compute + copy + 200
+
+
+def test_removing_a_flag_is_never_later():
+    """Without the wait of the vector unit for the store before, the kernel is wrong, but not slower."""
+    text = PIPELINE.replace("wait_flag mte3 -> v #0", "barrier v").replace("set_flag mte3 -> v #0", "barrier mte3")
+    assert cycles(program(text), SHAPES) <= cycles(program(PIPELINE), SHAPES)
+
+
+def test_same_bytes_every_time():
+    p, q = program(PIPELINE), program(PIPELINE)
+    for timeline in (False, True):
+        timed(p, SHAPES, timeline=timeline)
+        timed(q, SHAPES, timeline=timeline)
+        assert p.time_json() == q.time_json()
+        assert p.time_events() == q.time_events()
+
+
+def test_second_read_hits():
+    """L2: the second read of a tensor hits, unless more than L2 holds was read between."""
+    def read(megabytes):
+        rows = megabytes * 16  # 64 KiB each
+        load = "gm_to_ub %A[%i +: 1, 0 +: 16384] -> %u"
+        text = kernel(f"%A: gm f32[{rows}, 16384]", "%b: 1", "vector", ["%u: ub f32[1, 16384] at 0"], [load])
+        loop = f"for %r in 0..2 {{ for %i in 0..{rows} {{ {load} @2:1 }} @2:1 }}"
+        return timed(program(text.replace(load, loop)), [(rows, 16384)])[0]["l2_hit"]
+
+    assert read(64) == pytest.approx(0.5, abs=0.001)
+    assert read(256) == 0
+
+
+def test_warm_l2():
+    p = program(PIPELINE)
+    assert timed(p, SHAPES)[0]["l2_hit"] == 0
+    assert timed(p, SHAPES, l2_warm=True)[0]["l2_hit"] == 1
+    assert cycles(p, SHAPES, l2_warm=True) < cycles(p, SHAPES)
