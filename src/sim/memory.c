@@ -91,6 +91,7 @@ typedef struct { int64_t touched, missing, dirtied, lines, pieces; } Touched; /*
 
 /* One run of bytes: what of it is not there; now it is. */
 static void touch_run(Memory *m, uint32_t *line, int64_t at, int64_t len, bool write, Touched *out) {
+  static const uint8_t sectors[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}; /* bits of the index */
   int64_t first = at / LINE, last = (at + len - 1) / LINE;
   uint32_t now = stamp_now(m);
   for (int64_t i = first; i <= last; i++) {
@@ -103,7 +104,7 @@ static void touch_run(Memory *m, uint32_t *line, int64_t at, int64_t len, bool w
       m->filled++;
       now = stamp_now(m);
     }
-    int64_t bytes = __builtin_popcount(want) * SECTOR, miss = __builtin_popcount(want & ~w) * SECTOR;
+    int64_t bytes = sectors[want] * SECTOR, miss = sectors[want & ~w] * SECTOR;
     if ((from % SECTOR || to % SECTOR) && m->unaligned > SECTOR) { /* fetched whole, unless the whole line is there */
       bytes = max_i64(bytes, m->unaligned);
       if ((w & SECTORS) != SECTORS) miss = bytes;

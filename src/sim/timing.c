@@ -116,22 +116,24 @@ static void wake(Clock *k, int32_t group) {
 /* As match_sets of queue.c: the set counts when all partners have set. */
 static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int32_t from) {
   Machine *m = k->m;
+  const Group *g = &k->group[c->slot];
+  int32_t first = i->mode == 0 ? 0 : g->first, end = i->mode == 0 ? m->n_cores : g->first + g->n;
   if (!cross_ok(k, id)) return;
   int64_t slot = id * CROSS_MODES + i->mode;
   bool to_vectors = i->mode == 2 && c->vid < 0;
   Tick last = at;
   if (!to_vectors) {
     flag_push(&c->time->sent[slot], at, from);
-    for (int32_t o = 0; o < m->n_cores; o++)
+    for (int32_t o = first; o < end; o++)
       if (partner(c, &m->core[o], i->mode) && !m->core[o].time->sent[slot].n) return;
-    for (int32_t o = 0; o < m->n_cores; o++) {
+    for (int32_t o = first; o < end; o++) {
       int32_t other;
       if (!partner(c, &m->core[o], i->mode)) continue;
       Tick t = flag_pop(&m->core[o].time->sent[slot], &other);
       if (t > last) last = t, from = other;
     }
   }
-  for (int32_t o = 0; o < m->n_cores; o++) {
+  for (int32_t o = first; o < end; o++) {
     Core *to = &m->core[o];
     bool takes = to_vectors       ? to->slot == c->slot && to->vid >= 0
                  : i->mode == 2 ? to->slot == c->slot && to->vid < 0
