@@ -6,7 +6,9 @@
  *
  * A transfer moves its missing bytes through HBM first, then the rest through L2. All transfers on one of the two ways
  * share its bandwidth fairly: each gets the same, none more than its own path takes (water filling). When one begins or
- * ends the shares are made anew. Numbers are integers: bytes << 20 a tick. */
+ * ends the shares are made anew. Cores that read the same place at the same time ask HBM for it together, share what
+ * a line of L2 gives, and none is done before the first of them has brought it. Numbers are integers: bytes << 20 a
+ * tick. */
 #include "timing.h"
 
 #include <string.h>

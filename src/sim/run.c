@@ -434,8 +434,12 @@ static bool set_constants(Run *r, ArchTime *t, const char *text) {
     char *end = NULL;
     double v = field ? strtod(text + n + 1, &end) : 0;
     if (!field || end == text + n + 1 || (*end && *end != ',') || !(v >= 0 && v < 1e12)) {
-      diag_add(r->diags, DIAG_TIME_CONSTANT, r->sim.k->loc,
-               "'%s' is not NAME=VALUE with the name of a time and a number", text);
+      Text names;
+      text_init(&names, &r->arena);
+      for (int i = 0; arch_time_name(i); i++) text_printf(&names, "%s%s", i ? ", " : "", arch_time_name(i));
+      Diag *g = diag_add(r->diags, DIAG_TIME_CONSTANT, r->sim.k->loc,
+                         "'%s' is not NAME=VALUE with the name of a time and a number", text);
+      diag_fix(r->diags, g, "names: %s", text_str(&names));
       return false;
     }
     *field = v;
