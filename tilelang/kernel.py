@@ -487,6 +487,14 @@ class Kernel:
         outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
         return None if not outs else outs[0] if len(outs) == 1 else outs
 
+    def twin(self, *args, **kwargs):
+        """Compiles the written Ascend C with the headers of the toolkit at ASCEND_HOME_PATH, runs it on this host on a
+        model of the hardware intrinsics, and compares with the simulator: a report with `same`, `outputs` by name and
+        `faults` (docs/verification.md). Arguments as for a call; needs g++."""
+        from .twin import run
+
+        return run(self, args, kwargs)
+
     def _run(self, env, views, scalars):
         scope = dict(env)
         scope.update((self.params[i].name, v) for i, v in scalars.items())

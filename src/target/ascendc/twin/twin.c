@@ -1,0 +1,735 @@
+/* twin.c - see twin.h: order, vector unit, moves, cube. */
+#include "twin.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { GRAIN = 16, PAGE = 4096, GRAINS = PAGE / GRAIN, BUCKETS = 4096, MAX_FAULTS = 20, EVENTS = 8, CROSS = 16 };
+
+typedef struct {
+  uint32_t wrote;            /* time of the last write */
+  uint32_t read[TW_PIPES];   /* time of the last read by each pipe */
+  uint8_t writer;
+  bool written;
+} Grain;
+
+typedef struct Page {
+  uintptr_t at;
+  struct Page *next;
+  Grain grain[GRAINS];
+} Page;
+
+typedef struct { volatile int count[3][CROSS]; } Shared; /* by core: cube, vector 0, vector 1 */
+
+typedef struct {
+  uint32_t now[TW_PIPES];              /* instructions of each pipe */
+  uint32_t seen[TW_PIPES][TW_PIPES];   /* how far pipe p knows pipe q to be done */
+  bool flag[TW_PIPES][TW_PIPES][EVENTS];
+  uint32_t passed[TW_PIPES][TW_PIPES][EVENTS][TW_PIPES];
+  Page *page[BUCKETS];
+  Shared *shared;
+  bool counting;
+  uint64_t high, low;
+  uint8_t cmpmask[32];
+  int faults;
+  char text[MAX_FAULTS * 256];
+} Twin;
+
+static Twin twin;
+
+static const char *const pipe_name[TW_PIPES] = {"S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"};
+static const int type_size[TW_TYPES] = {2, 2, 4, 1, 1, 2, 2, 4, 4, 8};
+
+static void fault(const char *f, ...) {
+  if (twin.faults++ >= MAX_FAULTS) return;
+  va_list ap;
+  size_t n = strlen(twin.text);
+  va_start(ap, f);
+  vsnprintf(twin.text + n, sizeof twin.text - n - 1, f, ap);
+  va_end(ap);
+  strcat(twin.text, "\n");
+}
+
+void twin_not_modelled(const char *intrinsic) { fault("%s is not modelled", intrinsic); }
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+void twin_begin(void *shared) {
+  for (int i = 0; i < BUCKETS; i++)
+    for (Page *p = twin.page[i], *next; p; p = next) {
+      next = p->next;
+      free(p);
+    }
+  memset(&twin, 0, sizeof twin);
+  twin.shared = shared;
+  twin.high = twin.low = UINT64_MAX;
+}
+
+int twin_end(void) {
+  for (int p = 0; p < TW_PIPES; p++)
+    for (int q = 0; q < TW_PIPES; q++)
+      for (int i = 0; i < EVENTS; i++)
+        if (twin.flag[p][q][i]) fault("flag %s->%s #%d is left set at the end", pipe_name[p], pipe_name[q], i);
+  return twin.faults;
+}
+
+const char *twin_faults(void) { return twin.text; }
+size_t twin_shared_bytes(void) { return sizeof(Shared); }
+
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t step(int pipe) { return ++twin.now[pipe]; }
+
+void twin_set_flag(int p, int q, int id) {
+  bool *f = &twin.flag[p][q][id];
+  if (*f) fault("flag %s->%s #%d is set twice without a wait", pipe_name[p], pipe_name[q], id);
+  *f = true;
+  step(p);
+  memcpy(twin.passed[p][q][id], twin.seen[p], sizeof twin.seen[p]);
+  twin.passed[p][q][id][p] = twin.now[p]; /* all that came before it is done */
+}
+
+static void merge(int p, const uint32_t *seen) {
+  for (int q = 0; q < TW_PIPES; q++)
+    if (seen[q] > twin.seen[p][q]) twin.seen[p][q] = seen[q];
+}
+
+void twin_wait_flag(int p, int q, int id) {
+  bool *f = &twin.flag[p][q][id];
+  if (!*f) fault("flag %s->%s #%d is waited for and was not set: a deadlock", pipe_name[p], pipe_name[q], id);
+  *f = false;
+  merge(q, twin.passed[p][q][id]);
+}
+
+void twin_barrier(int pipe) {
+  if (pipe < TW_PIPES) {
+    twin.seen[pipe][pipe] = twin.now[pipe];
+    return;
+  }
+  for (int p = 0; p < TW_PIPES; p++) merge(p, twin.now);
+}
+
+static Grain *grain_at(uintptr_t a) {
+  uintptr_t at = a / PAGE;
+  Page **list = &twin.page[at % BUCKETS], *p = *list;
+  while (p && p->at != at) p = p->next;
+  if (!p) {
+    p = calloc(1, sizeof *p);
+    if (!p) abort();
+    p->at = at;
+    p->next = *list;
+    *list = p;
+  }
+  return &p->grain[a % PAGE / GRAIN];
+}
+
+/* Is what pipe q did at `time` done when pipe p works now? Pipes but V run in order. */
+static bool done(int p, int q, uint32_t time) { return (p == q && p != TW_V) || twin.seen[p][q] >= time; }
+
+static void unordered(int p, const char *does, int q, const char *did, uintptr_t a) {
+  fault("pipe %s %s %d bytes at %p that pipe %s %s, and nothing orders the two", pipe_name[p], does, GRAIN,
+        (void *)(a & ~(uintptr_t)(GRAIN - 1)), pipe_name[q], did);
+}
+
+void twin_touch(int p, const void *at, size_t bytes, bool writes) {
+  for (uintptr_t a = (uintptr_t)at, end = a + bytes; a < end; a = (a & ~(uintptr_t)(GRAIN - 1)) + GRAIN) {
+    Grain *g = grain_at(a);
+    if (g->written && !done(p, g->writer, g->wrote) && !(g->writer == p && g->wrote == twin.now[p]))
+      unordered(p, writes ? "writes" : "reads", g->writer, "wrote", a);
+    for (int q = 0; writes && q < TW_PIPES; q++)
+      if (g->read[q] && !done(p, q, g->read[q]) && !(q == p && g->read[q] == twin.now[p]))
+        unordered(p, "writes", q, "read", a);
+    if (!writes) {
+      g->read[p] = twin.now[p];
+      continue;
+    }
+    memset(g->read, 0, sizeof g->read);
+    g->written = true;
+    g->writer = (uint8_t)p;
+    g->wrote = twin.now[p];
+  }
+}
+
+void twin_cross_set(int core, int mode, int flag) {
+  twin_barrier(TW_ALL);
+  if (!twin.shared) return;
+  for (int to = 0; to < 3; to++) {
+    bool other = mode == 2 ? (core == 0) != (to == 0) : mode == 1 ? core && to : (core == 0) == (to == 0);
+    if (!other) continue;
+    int n = __atomic_add_fetch(&twin.shared->count[to][flag], core && !to ? 1 : 2, __ATOMIC_SEQ_CST);
+    if (n > 30) fault("flag #%d between cores has more than 15 sets that wait", flag);
+  }
+}
+
+/* The cube core has seen a flag when both vector cores set it: they add 1 each, one cube core adds 2. */
+bool twin_cross_wait(int core, int flag, int milliseconds) {
+  if (!twin.shared) return true;
+  volatile int *count = &twin.shared->count[core][flag];
+  struct timespec nap = {0, 50000};
+  for (int waited = 0; __atomic_load_n(count, __ATOMIC_SEQ_CST) < 2; waited++) {
+    if (waited / 20 > milliseconds) {
+      fault("flag #%d between cores is waited for and was not set: a deadlock", flag);
+      return false;
+    }
+    nanosleep(&nap, NULL);
+  }
+  __atomic_sub_fetch(count, 2, __ATOMIC_SEQ_CST);
+  return true;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+float twin_of_half(uint16_t h) {
+  int e = h >> 10 & 31, m = h & 1023;
+  float v = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf((float)(m + 1024), e - 25) : ldexpf((float)m, -24);
+  return h & 0x8000 ? -v : v;
+}
+
+uint16_t twin_half(double v) {
+  uint16_t sign = signbit(v) ? 0x8000 : 0;
+  int e;
+  if (isnan(v)) return (uint16_t)(sign | 0x7e00);
+  v = fabs(v);
+  if (v == 0) return sign;
+  frexp(v, &e);
+  if (e < -13) e = -13;
+  double units = nearbyint(ldexp(v, 11 - e)); /* ties to even */
+  double code = isinf(v) ? 65536 : units + ldexp((double)(e + 13), 10);
+  return (uint16_t)(sign | (code >= 0x7c00 ? 0x7c00 : (int)code));
+}
+
+uint16_t twin_bf16(float f) {
+  uint32_t b;
+  memcpy(&b, &f, 4);
+  return isnan(f) ? 0x7fc0 : (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+
+static bool is_float(TwinType t) { return t <= TW_F32; }
+
+static double get(TwinType t, const void *p) {
+  union { uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; int64_t i64; float f; } u;
+  memcpy(&u, p, (size_t)type_size[t]);
+  switch (t) {
+  case TW_F16: return twin_of_half(u.u16);
+  case TW_BF16: u.u32 = (uint32_t)u.u16 << 16; return u.f;
+  case TW_F32: return u.f;
+  case TW_I8: return u.i8;
+  case TW_U8: return u.u8;
+  case TW_I16: return u.i16;
+  case TW_U16: return u.u16;
+  case TW_I32: return u.i32;
+  case TW_U32: return u.u32;
+  default: return (double)u.i64;
+  }
+}
+
+static void put_float(TwinType t, void *p, double v) {
+  float f = (float)v;
+  uint16_t h = t == TW_F16 ? twin_half(v) : twin_bf16(f);
+  memcpy(p, t == TW_F32 ? (void *)&f : (void *)&h, (size_t)type_size[t]);
+}
+
+static int64_t get_int(TwinType t, const void *p) {
+  int64_t v = 0;
+  if (t != TW_I64) return (int64_t)get(t, p);
+  memcpy(&v, p, 8);
+  return v;
+}
+
+static void put_int(TwinType t, void *p, int64_t v) { memcpy(p, &v, (size_t)type_size[t]); } /* little-endian */
+
+/* ---- vector unit ------------------------------------------------------------------------------------------------- */
+
+void twin_mask_count(void) { twin.counting = true; }
+void twin_mask_norm(void) { twin.counting = false; }
+void twin_mask(uint64_t high, uint64_t low) {
+  twin.high = high;
+  twin.low = low;
+}
+
+static int repeats_of(int repeats, int lanes) {
+  return twin.counting ? (int)((twin.low + (uint64_t)lanes - 1) / (uint64_t)lanes) : repeats;
+}
+
+static bool active(int r, int lane, int lanes) {
+  if (twin.counting) return (uint64_t)r * (uint64_t)lanes + (uint64_t)lane < twin.low;
+  return (lane < 64 ? twin.low >> lane : twin.high >> (lane - 64)) & 1;
+}
+
+static char *place(const void *base, int r, int lane, int size, int block_step, int rep_step) {
+  int per = 32 / size;
+  return (char *)(uintptr_t)base + ((ptrdiff_t)r * rep_step + (ptrdiff_t)(lane / per) * block_step) * 32 +
+         lane % per * size;
+}
+
+static double compute(TwinOp op, double x, double y, double old) {
+  switch (op) {
+  case TW_ADD: return (float)x + (float)y;
+  case TW_SUB: return (float)x - (float)y;
+  case TW_MUL: return (float)x * (float)y;
+  case TW_DIV: return (float)x / (float)y;
+  case TW_MAX: return isnan(x) ? x : isnan(y) ? y : x > y ? x : y;
+  case TW_MIN: return isnan(x) ? x : isnan(y) ? y : x < y ? x : y;
+  case TW_MLA: return fma(x, y, old);
+  case TW_AXPY: return fma(x, y, old);
+  case TW_ABS: return fabs(x);
+  case TW_EXP: return exp(x);
+  case TW_LN: return log(x);
+  case TW_SQRT: return sqrt(x);
+  case TW_RSQRT: return 1 / sqrt(x);
+  case TW_REC: return 1 / x;
+  case TW_RELU: return x > 0 ? x : 0;
+  case TW_LRELU: return x >= 0 ? x : (float)x * (float)y;
+  default: return x;
+  }
+}
+
+static int64_t compute_int(TwinOp op, TwinType t, int64_t x, int64_t y) {
+  switch (op) {
+  case TW_ADD: return x + y;
+  case TW_SUB: return x - y;
+  case TW_MUL: return x * y;
+  case TW_MAX: return x > y ? x : y;
+  case TW_MIN: return x < y ? x : y;
+  case TW_AND: return x & y;
+  case TW_OR: return x | y;
+  case TW_NOT: return ~x;
+  case TW_RELU: return x > 0 ? x : 0;
+  case TW_SHL: return y >= 8 * type_size[t] ? 0 : (int64_t)((uint64_t)x << y);
+  case TW_SHR: return y >= 63 ? (x < 0 ? -1 : 0) : x >> y;
+  default: return x;
+  }
+}
+
+static bool whole(TwinOp op) { return op == TW_COPY || op == TW_DUP; } /* bits, not numbers */
+
+void twin_vector(TwinOp op, TwinType t, void *dst, const void *a, const void *b, const void *scalar, int repeats,
+                 TwinSteps s) {
+  int size = type_size[t], lanes = 256 / size;
+  step(TW_V);
+  repeats = repeats_of(repeats, lanes);
+  for (int r = 0; r < repeats; r++)
+    for (int l = 0; l < lanes; l++) {
+      if (!active(r, l, lanes)) continue;
+      char *d = place(dst, r, l, size, s.dst, s.dst_rep);
+      const char *x = a ? place(a, r, l, size, s.a, s.a_rep) : scalar;
+      const char *y = b ? place(b, r, l, size, s.b, s.b_rep) : scalar;
+      if (a) twin_touch(TW_V, x, (size_t)size, false);
+      if (b) twin_touch(TW_V, y, (size_t)size, false);
+      if (op == TW_MLA || op == TW_AXPY) twin_touch(TW_V, d, (size_t)size, false);
+      twin_touch(TW_V, d, (size_t)size, true);
+      if (whole(op)) memmove(d, x, (size_t)size);
+      else if (is_float(t)) put_float(t, d, compute(op, get(t, x), y ? get(t, y) : 0, get(t, d)));
+      else put_int(t, d, compute_int(op, t, get_int(t, x), y ? get_int(op >= TW_SHL && !b ? TW_I32 : t, y) : 0));
+    }
+}
+
+static double rounded(double v, TwinRound mode) {
+  switch (mode) {
+  case TW_FLOOR: return floor(v);
+  case TW_CEIL: return ceil(v);
+  case TW_ROUND: return round(v);
+  case TW_TRUNC: return trunc(v);
+  default: return nearbyint(v);
+  }
+}
+
+/* v in steps of the last place of a float of `bits` mantissa bits, rounded by mode. */
+static double rounded_float(double v, int bits, int lowest, TwinRound mode) {
+  int e;
+  if (v == 0 || !isfinite(v)) return v;
+  frexp(v, &e);
+  if (e - 1 < lowest) e = lowest + 1;
+  double scaled = ldexp(v, bits + 1 - e), near = rounded(scaled, mode);
+  if (mode == TW_ODD) {
+    near = trunc(scaled);
+    if (near != scaled && fmod(near, 2) == 0) near += scaled < 0 ? -1 : 1;
+  }
+  return ldexp(near, e - 1 - bits);
+}
+
+void twin_cast(TwinType to, TwinType from, TwinRound mode, void *dst, const void *a, int repeats, TwinSteps s) {
+  static const int64_t low[] = {[TW_I8] = INT8_MIN, [TW_U8] = 0, [TW_I16] = INT16_MIN, [TW_U16] = 0,
+                                [TW_I32] = INT32_MIN, [TW_U32] = 0, [TW_I64] = INT64_MIN};
+  static const int64_t high[] = {[TW_I8] = INT8_MAX, [TW_U8] = UINT8_MAX, [TW_I16] = INT16_MAX, [TW_U16] = UINT16_MAX,
+                                 [TW_I32] = INT32_MAX, [TW_U32] = UINT32_MAX, [TW_I64] = INT64_MAX};
+  int ds = type_size[to], as = type_size[from], lanes = 256 / (ds > as ? ds : as);
+  step(TW_V);
+  repeats = repeats_of(repeats, lanes);
+  for (int r = 0; r < repeats; r++)
+    for (int l = 0; l < lanes; l++) {
+      if (!active(r, l, lanes)) continue;
+      char *d = place(dst, r, l, ds, s.dst, s.dst_rep);
+      const char *x = place(a, r, l, as, s.a, s.a_rep);
+      twin_touch(TW_V, x, (size_t)as, false);
+      twin_touch(TW_V, d, (size_t)ds, true);
+      if (!is_float(to) && !is_float(from)) {
+        int64_t v = get_int(from, x);
+        put_int(to, d, v < low[to] ? low[to] : v > high[to] ? high[to] : v);
+      } else if (is_float(to)) {
+        double v = is_float(from) ? get(from, x) : (double)get_int(from, x);
+        if (to == from) v = rounded(v, mode); /* to a whole number */
+        int bits = to == TW_F16 ? 10 : to == TW_BF16 ? 7 : 23, least = to == TW_F16 ? -14 : -126;
+        put_float(to, d, to == from ? v : rounded_float(v, bits, least, mode));
+      } else {
+        double v = rounded(get(from, x), mode);
+        put_int(to, d, isnan(v) ? 0 : v <= (double)low[to] ? low[to] : v >= (double)high[to] ? high[to] : (int64_t)v);
+      }
+    }
+}
+
+void twin_compare(TwinCompare how, TwinType t, uint8_t *dst, const void *a, const void *b, const void *scalar,
+                  int repeats, TwinSteps s) {
+  int size = type_size[t], lanes = 256 / size;
+  step(TW_V);
+  repeats = repeats_of(repeats, lanes);
+  for (int r = 0; r < repeats; r++) /* whole repeats: the mask does not count */
+    for (int l = 0; l < lanes; l++) {
+      const char *x = place(a, r, l, size, s.a, s.a_rep), *y = b ? place(b, r, l, size, s.b, s.b_rep) : scalar;
+      twin_touch(TW_V, x, (size_t)size, false);
+      if (b) twin_touch(TW_V, y, (size_t)size, false);
+      double u = get(t, x), v = get(t, y);
+      bool bit = how == TW_EQ ? u == v : how == TW_NE ? u != v : how == TW_LT ? u < v : how == TW_GT ? u > v
+                 : how == TW_GE ? u >= v : u <= v;
+      int k = r * lanes + l;
+      twin_touch(TW_V, dst + k / 8, 1, true);
+      dst[k / 8] = (uint8_t)((dst[k / 8] & ~(1 << k % 8)) | bit << k % 8);
+    }
+}
+
+void twin_set_cmpmask(const void *bytes) {
+  step(TW_V);
+  twin_touch(TW_V, bytes, 16, false);
+  memcpy(twin.cmpmask, bytes, 16);
+}
+
+void twin_select(TwinType t, void *dst, const void *a, const void *b, int repeats, TwinSteps s, int mode) {
+  int size = type_size[t], lanes = 256 / size;
+  const uint8_t *bits = twin.cmpmask;
+  step(TW_V);
+  if (mode == 1) bits = b;
+  if (mode == 2) memcpy(&bits, twin.cmpmask, sizeof bits);
+  repeats = repeats_of(repeats, lanes);
+  for (int r = 0; r < repeats; r++)
+    for (int l = 0; l < lanes; l++) {
+      if (!active(r, l, lanes)) continue;
+      int k = mode == 0 ? l : r * lanes + l;
+      char *d = place(dst, r, l, size, s.dst, s.dst_rep);
+      const char *x = place(a, r, l, size, s.a, s.a_rep);
+      const char *y = mode == 1 ? (const char *)twin.cmpmask : place(b, r, l, size, s.b, s.b_rep);
+      if (mode) twin_touch(TW_V, bits + k / 8, 1, false);
+      twin_touch(TW_V, x, (size_t)size, false);
+      if (mode != 1) twin_touch(TW_V, y, (size_t)size, false);
+      twin_touch(TW_V, d, (size_t)size, true);
+      memmove(d, bits[k / 8] >> k % 8 & 1 ? x : y, (size_t)size);
+    }
+}
+
+/* Neighbours in a binary tree, rounded at each level; lanes that are masked out are zero. */
+static double tree(TwinType t, double *v, int n) {
+  for (; n > 1; n /= 2)
+    for (int i = 0; i < n / 2; i++) {
+      uint8_t at[8];
+      put_float(t, at, v[2 * i] + v[2 * i + 1]);
+      v[i] = get(t, at);
+    }
+  return v[0];
+}
+
+void twin_row(TwinReduce how, TwinType t, void *dst, const void *a, int repeats, int dst_rep, int a_step, int a_rep,
+              int order) {
+  int size = type_size[t], lanes = 256 / size, per = how != TW_ROW_SUM && order == 0 ? 2 : 1;
+  step(TW_V);
+  repeats = repeats_of(repeats, lanes);
+  for (int r = 0; r < repeats; r++) {
+    double v[128] = {0}, best = 0;
+    int at = -1;
+    for (int l = 0; l < lanes; l++) {
+      if (!active(r, l, lanes)) continue;
+      const char *x = place(a, r, l, size, a_step, a_rep);
+      twin_touch(TW_V, x, (size_t)size, false);
+      v[l] = get(t, x);
+      if (at < 0 || (how == TW_ROW_MIN ? v[l] < best : v[l] > best)) best = v[l], at = l;
+    }
+    if (at < 0) continue;
+    char *d = (char *)dst + (ptrdiff_t)r * dst_rep * per * size;
+    twin_touch(TW_V, d, (size_t)(per * size), true);
+    put_float(t, d, how == TW_ROW_SUM ? tree(t, v, lanes) : best);
+    if (per == 2) put_int(size == 2 ? TW_U16 : TW_U32, d + size, at);
+  }
+}
+
+void twin_brcb(int size, void *dst, const void *a, int block, int rep, int repeats) {
+  step(TW_V);
+  for (int r = 0; r < repeats; r++)
+    for (int i = 0; i < 8; i++) {
+      const char *x = (const char *)a + (r * 8 + i) * size;
+      char *d = (char *)dst + ((ptrdiff_t)r * rep + i * block) * 32;
+      twin_touch(TW_V, x, (size_t)size, false);
+      twin_touch(TW_V, d, 32, true);
+      for (int e = 0; e < 32; e += size) memcpy(d + e, x, (size_t)size);
+    }
+}
+
+void twin_gather(int size, void *dst, const uint32_t *offset, const uint8_t *base, int dst_rep, int repeats) {
+  int lanes = 256 / size;
+  step(TW_V);
+  repeats = repeats_of(repeats, lanes);
+  for (int r = 0; r < repeats; r++)
+    for (int l = 0; l < lanes; l++) {
+      if (!active(r, l, lanes)) continue;
+      const uint32_t *o = offset + r * lanes + l;
+      char *d = place(dst, r, l, size, 1, dst_rep);
+      twin_touch(TW_V, o, 4, false);
+      twin_touch(TW_V, base + *o, (size_t)size, false);
+      twin_touch(TW_V, d, (size_t)size, true);
+      memcpy(d, base + *o, (size_t)size);
+    }
+}
+
+void twin_gatherb(int size, void *dst, const uint32_t *offset, const uint8_t *base, int dst_rep, int block,
+                  int repeats) {
+  (void)size;
+  step(TW_V);
+  for (int r = 0; r < repeats; r++)
+    for (int i = 0; i < 8; i++) {
+      const uint32_t *o = offset + r * 8 + i;
+      char *d = (char *)dst + ((ptrdiff_t)r * dst_rep + i * block) * 32;
+      twin_touch(TW_V, o, 4, false);
+      twin_touch(TW_V, base + *o, 32, false);
+      twin_touch(TW_V, d, 32, true);
+      memcpy(d, base + *o, 32);
+    }
+}
+
+uint64_t twin_take(int size, void *dst, const void *a, const void *bits, int repeats, int pattern, int a_rep,
+                   int b_rep) {
+  int lanes = 256 / size;
+  uint64_t taken = 0;
+  step(TW_V);
+  uint64_t n = twin.counting ? twin.low : (uint64_t)lanes; /* elements of one repeat */
+  for (int r = 0; r < repeats; r++)
+    for (uint64_t k = 0; k < n; k++) {
+      const uint8_t *b = (const uint8_t *)bits + (size_t)r * (size_t)b_rep * 32 + k / 8;
+      if (!pattern) twin_touch(TW_V, b, 1, false);
+      bool chosen = !pattern ? *b >> k % 8 & 1 : pattern == 7 || (pattern <= 2 ? k % 2 + 1 == (uint64_t)pattern
+                                                                              : k % 4 + 3 == (uint64_t)pattern);
+      if (!chosen) continue;
+      const char *x = (const char *)a + (size_t)r * (size_t)a_rep * 32 + k * (size_t)size;
+      char *d = (char *)dst + taken++ * (size_t)size;
+      twin_touch(TW_V, x, (size_t)size, false);
+      twin_touch(TW_V, d, (size_t)size, true);
+      memmove(d, x, (size_t)size);
+    }
+  return taken;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+static bool larger(double a, double b) { return isnan(a) ? !isnan(b) : a > b; }
+
+void twin_sort32(TwinType t, void *dst, const void *score, const uint32_t *index, int repeats) {
+  int size = type_size[t];
+  step(TW_V);
+  twin_touch(TW_V, score, (size_t)(repeats * 32 * size), false);
+  twin_touch(TW_V, index, (size_t)repeats * 128, false);
+  twin_touch(TW_V, dst, (size_t)repeats * 256, true);
+  for (int g = 0; g < repeats; g++) {
+    int order[32];
+    for (int k = 0; k < 32; k++) {
+      double key = get(t, (const char *)score + (g * 32 + k) * size);
+      int at = k;
+      for (; at > 0 && larger(key, get(t, (const char *)score + (g * 32 + order[at - 1]) * size)); at--)
+        order[at] = order[at - 1];
+      order[at] = k;
+    }
+    for (int k = 0; k < 32; k++) {
+      char record[8] = {0}, *d = (char *)dst + (g * 32 + k) * 8;
+      memcpy(record, (const char *)score + (g * 32 + order[k]) * size, (size_t)size);
+      memcpy(record + 4, index + g * 32 + order[k], 4);
+      memcpy(d, record, 8);
+    }
+  }
+}
+
+void twin_merge(TwinType t, void *dst, const void *const *list, const int *count, int lists) {
+  const char *at[4], *end[4];
+  char *d = dst;
+  step(TW_V);
+  for (int i = 0; i < lists; i++) {
+    at[i] = list[i];
+    end[i] = at[i] + count[i] * 8;
+    twin_touch(TW_V, at[i], (size_t)count[i] * 8, false);
+  }
+  for (;; d += 8) {
+    int best = -1;
+    for (int i = 0; i < lists; i++)
+      if (at[i] < end[i] && (best < 0 || larger(get(t, at[i]), get(t, at[best])))) best = i;
+    if (best < 0) return;
+    twin_touch(TW_V, d, 8, true);
+    memmove(d, at[best], 8);
+    at[best] += 8;
+  }
+}
+
+void twin_transpose(int size, void *const dst[16], const void *const a[16], int repeats, int dst_rep, int a_rep) {
+  int c0 = 32 / size;
+  step(TW_V);
+  for (int r = 0; r < repeats; r++) {
+    char in[16][32], out[16][32];
+    for (int j = 0; j < 16; j++) {
+      const char *x = (const char *)a[j] + (ptrdiff_t)r * a_rep * 32;
+      twin_touch(TW_V, x, 32, false);
+      memcpy(in[j], x, 32);
+    }
+    for (int j = 0; j < 16; j++) /* 16-bit: 16 x 16; 32-bit: 16 x 8 to 8 x 16, two lines of 8 each */
+      for (int e = 0; e < c0; e++)
+        memcpy(size == 2 ? &out[e][j * 2] : &out[2 * e + j / 8][j % 8 * 4], &in[j][e * size], (size_t)size);
+    for (int j = 0; j < 16; j++) {
+      char *d = (char *)dst[j] + (ptrdiff_t)r * dst_rep * 32;
+      twin_touch(TW_V, d, 32, true);
+      memcpy(d, out[j], 32);
+    }
+  }
+}
+
+/* ---- moves ------------------------------------------------------------------------------------------------------- */
+
+void twin_gm_ub(int size, void *ub, const void *gm, int rows, uint32_t bytes, uint32_t gm_gap, uint32_t ub_gap, int pad,
+                uint64_t pad_value) {
+  uint32_t blocks = (bytes + 31) / 32 * 32;
+  char *d = ub;
+  const char *s = gm;
+  step(TW_MTE2);
+  for (int r = 0; r < rows; r++, s += bytes + gm_gap, d += blocks + ub_gap * 32) {
+    twin_touch(TW_MTE2, s, bytes, false);
+    twin_touch(TW_MTE2, d, blocks, true);
+    memset(d + bytes, 0xee, blocks - bytes); /* undefined */
+    memcpy(d, s, bytes);
+    for (int e = 0; e < pad; e++) memcpy(d + bytes + e * size, &pad_value, (size_t)size);
+  }
+}
+
+static void add_at(TwinType t, char *d, const char *x) {
+  if (is_float(t)) put_float(t, d, get(t, d) + get(t, x));
+  else put_int(t, d, get_int(t, d) + get_int(t, x));
+}
+
+void twin_ub_gm(void *gm, const void *ub, int rows, uint32_t bytes, uint32_t ub_gap, uint32_t gm_gap, int atomic_type) {
+  char *d = gm;
+  const char *s = ub;
+  step(TW_MTE3);
+  for (int r = 0; r < rows; r++, d += bytes + gm_gap, s += (bytes + 31) / 32 * 32 + ub_gap * 32) {
+    twin_touch(TW_MTE3, s, bytes, false);
+    twin_touch(TW_MTE3, d, bytes, atomic_type < 0);
+    if (atomic_type < 0) memcpy(d, s, bytes);
+    else
+      for (uint32_t e = 0; e < bytes; e += (uint32_t)type_size[atomic_type])
+        add_at((TwinType)atomic_type, d + e, s + e);
+  }
+}
+
+void twin_nd_nz(int size, void *l1, const void *gm, int rows, int cols, int pitch, int plane_rows) {
+  int c0 = 32 / size;
+  step(TW_MTE2);
+  for (int r = 0; r < rows; r++) {
+    const char *s = (const char *)gm + (ptrdiff_t)r * pitch * size;
+    twin_touch(TW_MTE2, s, (size_t)(cols * size), false);
+    for (int c = 0; c < (cols + c0 - 1) / c0; c++) {
+      char *d = (char *)l1 + ((ptrdiff_t)c * plane_rows + r) * 32;
+      int n = cols - c * c0 < c0 ? cols - c * c0 : c0;
+      twin_touch(TW_MTE2, d, 32, true);
+      memset(d, 0, 32);
+      memcpy(d, s + c * 32, (size_t)(n * size));
+    }
+  }
+}
+
+void twin_fill_l1(int size, void *l1, int columns, int blocks, int gap, uint64_t value) {
+  step(TW_MTE2);
+  for (int c = 0; c < columns; c++) {
+    char *d = (char *)l1 + (ptrdiff_t)c * (blocks + gap) * 32;
+    twin_touch(TW_MTE2, d, (size_t)blocks * 32, true);
+    for (int e = 0; e < blocks * 32; e += size) memcpy(d + e, &value, (size_t)size);
+  }
+}
+
+void twin_load(int size, void *l0, const void *l1, int first, int repeats, int src_step, int gap, bool transpose) {
+  step(TW_MTE1);
+  for (int r = 0; r < repeats; r++) {
+    const char *s = (const char *)l1 + ((ptrdiff_t)first + (ptrdiff_t)r * src_step) * 512;
+    char *d = (char *)l0 + (ptrdiff_t)r * (gap + 1) * 512;
+    twin_touch(TW_MTE1, s, 512, false);
+    twin_touch(TW_MTE1, d, 512, true);
+    if (!transpose) memcpy(d, s, 512);
+    else if (size != 2) fault("a load of %d-byte elements cannot transpose single fractals", size);
+    else
+      for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) memcpy(d + (j * 16 + i) * 2, s + (i * 16 + j) * 2, 2);
+  }
+}
+
+/* ---- cube -------------------------------------------------------------------------------------------------------- */
+
+void twin_mad(TwinType t, void *c, const void *a, const void *b, int m, int k, int n, bool init, bool k_whole) {
+  int size = type_size[t], c0 = 32 / size, kf = (k + c0 - 1) / c0, nf = (n + 15) / 16, high = (m + 15) / 16 * 16;
+  if (k_whole) kf = (k + 15) / 16 * 16 / c0;
+  step(TW_M);
+  twin_touch(TW_M, a, (size_t)(high / 16 * kf) * 512, false);
+  twin_touch(TW_M, b, (size_t)((k + c0 - 1) / c0 * nf) * 512, false);
+  if (!init) twin_touch(TW_M, c, (size_t)(nf * high) * 64, false);
+  twin_touch(TW_M, c, (size_t)(nf * high) * 64, true);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+      char *d = (char *)c + ((size_t)(j / 16) * (size_t)high + (size_t)i) * 64 + j % 16 * 4;
+      float sum = 0;
+      int32_t whole_sum = 0;
+      memcpy(&sum, d, 4);
+      memcpy(&whole_sum, d, 4);
+      if (init) sum = 0, whole_sum = 0;
+      for (int x = 0; x < k; x++) {
+        const char *u = (const char *)a + ((i / 16 * kf + x / c0) * 16 + i % 16) * 32 + x % c0 * size;
+        const char *v = (const char *)b + ((x / c0 * nf + j / 16) * 16 + j % 16) * 32 + x % c0 * size;
+        if (t == TW_I8) whole_sum += (int32_t)(get_int(t, u) * get_int(t, v));
+        else sum = (float)fma(get(t, u), get(t, v), sum);
+      }
+      memcpy(d, t == TW_I8 ? (void *)&whole_sum : (void *)&sum, 4);
+    }
+}
+
+void twin_fix(TwinType from, TwinType to, void *gm, const void *c, int n, int m, uint32_t pitch, int plane_rows,
+              bool relu, int atomic_type) {
+  int size = type_size[to];
+  step(TW_FIX);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+      const char *s = (const char *)c + ((size_t)(j / 16) * (size_t)plane_rows + (size_t)i) * 64 + j % 16 * 4;
+      char *d = (char *)gm + ((size_t)i * pitch + (size_t)j) * (size_t)size, out[4];
+      twin_touch(TW_FIX, s, 4, false);
+      twin_touch(TW_FIX, d, (size_t)size, atomic_type < 0);
+      double v = get(from, s);
+      if (relu && !(v > 0)) v = 0;
+      if (is_float(to)) put_float(to, out, v);
+      else put_int(to, out, (int64_t)v);
+      if (atomic_type < 0) memcpy(d, out, (size_t)size);
+      else add_at((TwinType)atomic_type, d, out);
+    }
+}
+
+void twin_fix_l1(TwinType to, void *l1, const void *c, int n, int m, int l1_rows, int plane_rows, bool relu) {
+  int size = type_size[to], c0 = 32 / size;
+  step(TW_FIX);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+      const char *s = (const char *)c + ((size_t)(j / 16) * (size_t)plane_rows + (size_t)i) * 64 + j % 16 * 4;
+      char *d = (char *)l1 + ((size_t)(j / c0) * (size_t)l1_rows + (size_t)i) * 32 + j % c0 * size;
+      twin_touch(TW_FIX, s, 4, false);
+      twin_touch(TW_FIX, d, (size_t)size, true);
+      double v = get(TW_F32, s);
+      put_float(to, d, relu && !(v > 0) ? 0 : v);
+    }
+}

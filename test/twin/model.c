@@ -1,0 +1,252 @@
+/* model.c - direct calls of the twin's model of hardware intrinsics; prints what is wrong, exit status 1 if any. */
+#include "twin.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int wrong;
+#define CHECK(c) ((c) ? (void)0 : (void)(wrong++, printf("%s:%d: %s\n", __func__, __LINE__, #c)))
+
+static _Alignas(64) float a[4096], b[4096], c[4096];
+static _Alignas(64) uint16_t h[4096], g[4096];
+static _Alignas(64) uint8_t bits[512];
+static const TwinSteps dense = {1, 1, 1, 8, 8, 8};
+
+static void numbers(void) {
+  for (int i = 0; i < 4096; i++) a[i] = (float)(i % 97) - 40, b[i] = (float)(i % 13) + 1, c[i] = -7;
+}
+
+static void numbers_of_halves(void) {
+  CHECK(twin_half(1.0) == 0x3c00 && twin_half(-2.5) == 0xc100 && twin_half(65520.0) == 0x7c00);
+  CHECK(twin_half(2049.0) == twin_half(2048.0) && twin_half(0x1p-24) == 1 && twin_half(0x1p-26) == 0);
+  CHECK(twin_of_half(0x3555) == 0x1.554p-2f && isnan(twin_of_half(0x7e00)) && twin_bf16(1.0f) == 0x3f80);
+  for (int i = 0; i < 0x7c00; i++) CHECK(twin_half(twin_of_half((uint16_t)i)) == i);
+}
+
+/* Sets what orders two pipes: none, a flag. */
+static int faults_of(int first, int second, bool flag, bool write_then_read) {
+  twin_begin(NULL);
+  twin_touch(first, a, 64, write_then_read);
+  if (flag) twin_set_flag(first, second, 3), twin_wait_flag(first, second, 3);
+  twin_touch(second, a, 64, !write_then_read);
+  return twin_end();
+}
+
+static void order(void) {
+  CHECK(faults_of(TW_MTE2, TW_V, true, true) == 0 && faults_of(TW_MTE2, TW_MTE2, false, true) == 0);
+  twin_begin(NULL); /* pipes count instructions: one each */
+  twin_gm_ub(4, a, b, 1, 256, 0, 0, 0, 0);
+  twin_vector(TW_EXP, TW_F32, c, a, NULL, NULL, 1, dense);
+  CHECK(twin_end() > 0 && strstr(twin_faults(), "pipe V reads") && strstr(twin_faults(), "MTE2 wrote"));
+  twin_begin(NULL);
+  twin_vector(TW_EXP, TW_F32, c, a, NULL, NULL, 1, dense);
+  twin_vector(TW_ABS, TW_F32, c, c, NULL, NULL, 1, dense);
+  CHECK(twin_end() > 0); /* pipe V does not order itself */
+  twin_begin(NULL);
+  twin_vector(TW_EXP, TW_F32, c, a, NULL, NULL, 1, dense);
+  twin_barrier(TW_V);
+  twin_vector(TW_ABS, TW_F32, c, c, NULL, NULL, 1, dense);
+  CHECK(twin_end() == 0);
+  twin_begin(NULL); /* a flag passes on what its sender had seen */
+  twin_gm_ub(4, a, b, 1, 256, 0, 0, 0, 0);
+  twin_set_flag(TW_MTE2, TW_V, 0), twin_wait_flag(TW_MTE2, TW_V, 0);
+  twin_set_flag(TW_V, TW_MTE3, 0), twin_wait_flag(TW_V, TW_MTE3, 0);
+  twin_ub_gm(c, a, 1, 256, 0, 0, -1);
+  CHECK(twin_end() == 0);
+}
+
+static void flags(void) {
+  twin_begin(NULL);
+  twin_set_flag(TW_M, TW_FIX, 1);
+  CHECK(twin_end() == 1 && strstr(twin_faults(), "left set"));
+  twin_begin(NULL);
+  twin_set_flag(TW_M, TW_FIX, 1), twin_set_flag(TW_M, TW_FIX, 1), twin_wait_flag(TW_M, TW_FIX, 1);
+  CHECK(twin_end() == 1 && strstr(twin_faults(), "set twice"));
+  twin_begin(NULL);
+  twin_wait_flag(TW_M, TW_FIX, 2);
+  CHECK(twin_end() == 1 && strstr(twin_faults(), "deadlock"));
+}
+
+/* Flags between the processes of a block: the cube core waits for both vector cores, each of them for the cube core. */
+static void between_cores(void) {
+  void *shared = mmap(NULL, twin_shared_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int status, bad = 0;
+  for (int core = 0; core < 3; core++)
+    if (fork() == 0) {
+      twin_begin(shared);
+      if (core) twin_cross_set(core, 2, 4);
+      bool ok = twin_cross_wait(core, core ? 5 : 4, 5000);
+      if (!core) twin_cross_set(core, 2, 5);
+      _exit(!ok || twin_end());
+    }
+  while (wait(&status) > 0) bad |= status;
+  CHECK(!bad);
+  twin_begin(shared);
+  CHECK(!twin_cross_wait(0, 7, 10) && strstr(twin_faults(), "deadlock"));
+}
+
+static void vector(void) {
+  numbers();
+  twin_begin(NULL);
+  twin_mask_count();
+  twin_mask(0, 100);
+  twin_vector(TW_ADD, TW_F32, c, a, b, NULL, 1, dense);
+  for (int i = 0; i < 128; i++) CHECK(c[i] == (i < 100 ? a[i] + b[i] : -7));
+  twin_mask_norm();
+  twin_mask(0, 0xff); /* 8 lanes a repeat, rows of 16, one block of b for all rows */
+  numbers();
+  twin_vector(TW_MUL, TW_F32, c, a, b, NULL, 3, (TwinSteps){1, 1, 0, 2, 2, 0});
+  for (int r = 0; r < 3; r++)
+    for (int i = 0; i < 16; i++) CHECK(c[r * 16 + i] == (i < 8 ? a[r * 16 + i] * b[i] : -7));
+  float two = 2;
+  int32_t four = 4;
+  twin_vector(TW_DUP, TW_F32, c, NULL, NULL, &two, 1, dense);
+  CHECK(c[0] == 2 && c[7] == 2 && c[8] == -7);
+  int16_t *x = (int16_t *)(void *)h;
+  for (int i = 0; i < 128; i++) x[i] = (int16_t)(i - 64);
+  twin_mask(UINT64_MAX, UINT64_MAX);
+  twin_vector(TW_SHR, TW_I16, g, h, NULL, &four, 1, dense);
+  for (int i = 0; i < 128; i++) CHECK(((int16_t *)(void *)g)[i] == (i - 64) >> 4);
+}
+
+static void casts(void) {
+  static const struct { TwinRound mode; float want[5]; } cases[] = {
+      {TW_RINT, {2, -2, 2, 4, -3}}, {TW_ROUND, {2, -2, 3, 4, -3}}, {TW_FLOOR, {1, -2, 2, 3, -3}},
+      {TW_CEIL, {2, -1, 3, 4, -2}}, {TW_TRUNC, {1, -1, 2, 3, -2}}};
+  static const float in[5] = {1.5f, -1.5f, 2.5f, 3.5f, -2.75f};
+  int32_t *out = (int32_t *)(void *)c;
+  twin_begin(NULL);
+  twin_mask_count();
+  twin_mask(0, 5);
+  memcpy(a, in, sizeof in);
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    twin_cast(TW_I32, TW_F32, cases[k].mode, c, a, 1, dense);
+    for (int i = 0; i < 5; i++) CHECK(out[i] == (int32_t)cases[k].want[i]);
+  }
+  a[0] = 3e9f, a[1] = 1.0f + 0x1p-11f, a[2] = NAN;
+  twin_cast(TW_I32, TW_F32, TW_RINT, c, a, 1, dense);
+  CHECK(out[0] == INT32_MAX && out[2] == 0);
+  twin_cast(TW_F16, TW_F32, TW_RINT, h, a, 1, dense);
+  CHECK(h[1] == 0x3c00 && h[0] == 0x7c00);
+  twin_cast(TW_F16, TW_F32, TW_ODD, h, a, 1, dense);
+  CHECK(h[1] == 0x3c01);
+}
+
+static void masks(void) {
+  numbers();
+  twin_begin(NULL);
+  twin_compare(TW_GT, TW_F32, bits, a, b, NULL, 2, dense);
+  for (int i = 0; i < 128; i++) CHECK((bits[i / 8] >> i % 8 & 1) == (a[i] > b[i]));
+  twin_barrier(TW_ALL);
+  uint64_t at[2] = {(uint64_t)(uintptr_t)bits, 0};
+  twin_set_cmpmask(at);
+  twin_mask_count();
+  twin_mask(0, 128);
+  twin_select(TW_F32, c, a, b, 1, dense, 2);
+  for (int i = 0; i < 128; i++) CHECK(c[i] == (a[i] > b[i] ? a[i] : b[i]));
+}
+
+static void rows_and_moves(void) {
+  numbers();
+  twin_begin(NULL);
+  twin_row(TW_ROW_SUM, TW_F32, c, a, 2, 1, 1, 8, 2);
+  double sum = 0;
+  for (int i = 64; i < 128; i++) sum += a[i];
+  CHECK(c[1] == sum);
+  twin_barrier(TW_ALL);
+  twin_row(TW_ROW_MAX, TW_F32, c, a, 1, 1, 1, 8, 0);
+  CHECK(c[0] == 23 && ((uint32_t *)(void *)c)[1] == 63);
+  twin_barrier(TW_ALL);
+  twin_brcb(4, c, a, 1, 8, 1);
+  for (int i = 0; i < 64; i++) CHECK(c[i] == a[i / 8]);
+  uint32_t offset[64];
+  for (int i = 0; i < 64; i++) offset[i] = (uint32_t)(63 - i) * 4;
+  twin_barrier(TW_ALL);
+  twin_gather(4, c, offset, (const uint8_t *)a, 8, 1);
+  for (int i = 0; i < 64; i++) CHECK(c[i] == a[63 - i]);
+  twin_barrier(TW_ALL);
+  twin_mask_count();
+  twin_mask(0, 64);
+  CHECK(twin_take(4, c, a, NULL, 1, 2, 8, 8) == 32 && c[3] == a[7]);
+  twin_barrier(TW_ALL);
+  const void *from[16];
+  void *to[16];
+  for (int j = 0; j < 16; j++) from[j] = h + j * 16, to[j] = g + j * 16;
+  for (int i = 0; i < 256; i++) h[i] = (uint16_t)i;
+  twin_transpose(2, to, from, 1, 0, 0);
+  CHECK(g[1] == 16 && g[17] == 17 && g[16 * 15] == 15);
+}
+
+static void sorting(void) {
+  uint32_t index[32];
+  struct { float score; uint32_t at; } *r = (void *)c;
+  numbers();
+  twin_begin(NULL);
+  for (int i = 0; i < 32; i++) index[i] = (uint32_t)i, a[i] = (float)(i * 7 % 32);
+  twin_sort32(TW_F32, c, a, index, 1);
+  for (int i = 0; i < 32; i++) CHECK(r[i].score == 31 - i && (int)r[i].at * 7 % 32 == 31 - i);
+  twin_barrier(TW_ALL);
+  const void *list[4] = {c, c + 32};
+  twin_merge(TW_F32, b, list, (const int[]){16, 16}, 2);
+  CHECK(b[0] == 31 && b[2] == 30 && b[62] == 0);
+}
+
+static void product(void) {
+  enum { M = 20, K = 40, N = 24 };
+  static _Alignas(64) uint16_t gm_a[M * K], gm_b[K * N], l1_a[4096], l1_b[4096], l0_a[4096], l0_b[4096];
+  static _Alignas(64) float acc[4096], out[M * N];
+  for (int i = 0; i < M * K; i++) gm_a[i] = twin_half(i % 7 - 3);
+  for (int i = 0; i < K * N; i++) gm_b[i] = twin_half(i % 5 - 2);
+  twin_begin(NULL);
+  twin_nd_nz(2, l1_a, gm_a, M, K, K, 32);
+  twin_nd_nz(2, l1_b, gm_b, K, N, N, 48);
+  twin_barrier(TW_ALL);
+  for (int i = 0; i < 2; i++) twin_load(2, l0_a + i * 3 * 256, l1_a + i * 256, 0, 3, 2, 0, false);
+  for (int i = 0; i < 3; i++) twin_load(2, l0_b + i * 2 * 256, l1_b + i * 256, 0, 2, 3, 0, true);
+  twin_barrier(TW_ALL);
+  twin_mad(TW_F16, acc, l0_a, l0_b, M, K, N, true, false);
+  twin_barrier(TW_ALL);
+  twin_fix(TW_F32, TW_F32, out, acc, N, M, N, 32, false, -1);
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < N; j++) {
+      int sum = 0;
+      for (int k = 0; k < K; k++) sum += ((i * K + k) % 7 - 3) * ((k * N + j) % 5 - 2);
+      CHECK(out[i * N + j] == (float)sum);
+    }
+  CHECK(twin_end() == 0);
+}
+
+static void dma(void) {
+  numbers();
+  twin_begin(NULL);
+  float pad = -1;
+  uint64_t pad_bits = 0;
+  memcpy(&pad_bits, &pad, 4);
+  twin_gm_ub(4, c, a, 2, 20, 12, 1, 3, pad_bits); /* rows of 5 of 8, in UB two blocks apart */
+  CHECK(c[4] == a[4] && c[5] == -1 && c[7] == -1 && c[16] == a[8] && c[8] == -7);
+  twin_barrier(TW_ALL);
+  twin_ub_gm(b, c, 2, 20, 1, 0, TW_F32);
+  CHECK(b[0] == 1 + a[0] && b[5] == 6 + a[8]);
+  twin_not_modelled("vthing");
+  CHECK(twin_end() == 1 && strstr(twin_faults(), "vthing is not modelled"));
+}
+
+int main(void) {
+  numbers_of_halves();
+  order();
+  flags();
+  between_cores();
+  vector();
+  casts();
+  masks();
+  rows_and_moves();
+  sorting();
+  product();
+  dma();
+  return wrong != 0;
+}
