@@ -1,6 +1,7 @@
 # make demo   own virtual environment, build, and the 1024^3 matrix product on the simulated chip
 # make check  every test
-# make hard   the golden tests under the address and undefined-behaviour sanitizers, threads under the thread sanitizer
+# make hard   the C core under the address and undefined-behaviour sanitizers: golden tests, memory that runs out at
+#             every request, limits that everything runs into, mutants; threads under the thread sanitizer
 # make bench  the published ratios          make wheel  a wheel in dist/
 # make lint   include rules, sizes, tables  make clean  removes what make made
 
@@ -42,6 +43,12 @@ hard: $(STAMP)
 	$(BIN)/python -m pip install --quiet 'cmake>=3.26' ninja
 	$(BIN)/cmake -S . -B build/hard -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=ON -DTL_PYTHON=OFF
 	$(BIN)/cmake --build build/hard
+	$(BIN)/cmake -S . -B build/tiny -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=ON -DTL_TINY=ON \
+	  -DTL_PYTHON=OFF
+	$(BIN)/cmake --build build/tiny
+	build/hard/fail_alloc test/random/*.tl test/ir/gemm.tl test/sim/mix-cross-flags.tl test/sim/sync-all.tl
+	cd build/hard && ./fuzz_parse -s 20 $(abspath $(wildcard test/ir/*.tl test/ir/bad/*.tl test/random/*.tl))
+	cd build/tiny && ./fuzz_parse -s 20 $(abspath $(shell find test -name '*.tl'))
 	TLC=$(abspath build/hard/tlc) ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  $(BIN)/python -m pytest -q test/test_golden.py
 	$(BIN)/cmake -S . -B build/threads -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=thread \

@@ -1,5 +1,6 @@
 /* arena.c - bump allocation by lifetime: chunks double in size, everything dies at once.
- * With TL_HARD defined, freed memory is poisoned first, so that a pointer kept too long shows. */
+ * With TL_HARD defined, each allocation has a chunk of its own, so that the address sanitizer sees both of its ends,
+ * and freed memory is poisoned first, so that a pointer kept too long shows. */
 #include "base.h"
 
 #include <stdio.h>
@@ -8,7 +9,11 @@
 
 struct ArenaChunk { ArenaChunk *next; size_t size; };
 
+#ifdef TL_HARD
+enum { FIRST_CHUNK = 1, LARGEST_CHUNK = 1 };
+#else
 enum { FIRST_CHUNK = 16 * 1024, LARGEST_CHUNK = 4 * 1024 * 1024 };
+#endif
 
 static void *host_alloc(const TlAlloc *host, void *old, size_t size) {
   if (host) return host->alloc(host->user, old, size);

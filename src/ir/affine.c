@@ -9,7 +9,7 @@
  * `x % n` by n - 1, `%i // n` by q - 1 where %i stays below q * n, `x // 64 * 64` by x. */
 #include "ir.h"
 
-enum { MAX_TERMS = 12, MAX_DEPTH = 40 };
+enum { MAX_TERMS = TL_LIMIT(12, 2), MAX_DEPTH = TL_LIMIT(40, 3) };
 
 typedef struct { const IrExpr *atom; int64_t coef; } Term;
 typedef struct { Term term[MAX_TERMS]; int n; int64_t c; bool ok; } Linear;

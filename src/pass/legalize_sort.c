@@ -187,6 +187,23 @@ void lg_sort(Lg *g) {
 
 /* ---- sort32, merge* by hand -------------------------------------------------------------------------------------- */
 
+/* Lists are whole records, sort32 takes 32 scores at a time. */
+static bool whole_records(Lg *g, const IrRegion *r, bool input) {
+  const IrExpr *n = ir_count(g->k, r);
+  int64_t size = dtype_size(r->buf->type);
+  bool sorts = g->s->op == OP_SORT32;
+  if (!ir_is_const(n)) return true;
+  if (sorts ? !input || n->i % 32 == 0 : n->i * size % 8 == 0 && (!input || n->i * size / 8 <= 4095)) return true;
+  if (sorts) lg_refuse(g, "sorts a number of scores that is no multiple of 32", "fill the tile up with -inf");
+  else lg_refuse(g, "merges lists that are not 1 to 4095 whole records of 8 bytes", "use lists of whole records");
+  return false;
+}
+
+/* A list starts on 8 bytes; what starts elsewhere is copied. */
+static bool on_record(const IrRegion *r, const IrRows *rows) {
+  return !ir_is_const(rows->off) || rows->off->i * dtype_size(r->buf->type) % 8 == 0;
+}
+
 /* The instructions as they are, apart from operands that are no runs. */
 void lg_records(Lg *g) {
   const IrStmt *s = g->s;
@@ -202,8 +219,9 @@ void lg_records(Lg *g) {
     Opd o;
     IrRows rows;
     arg[i] = s->args[i];
-    if (!lg_nest(g, &s->args[i].region, &n, &o)) return;
-    bool is_run = ir_rows(g->k, &s->args[i].region, &rows) && ir_is_int(rows.rows, 1);
+    const IrRegion *r = &s->args[i].region;
+    if (!lg_nest(g, r, &n, &o) || !whole_records(g, r, i < last)) return;
+    bool is_run = ir_rows(g->k, r, &rows) && ir_is_int(rows.rows, 1) && on_record(r, &rows);
     if (is_run && (s->op != OP_SORT32 || lg_is_dense(g, &n, &o))) continue;
     if (i == last) {
       lg_refuse(g, "writes one contiguous tile that starts on 32 bytes", "use a whole buffer for the result");

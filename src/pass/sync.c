@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-enum { MAX_FLAGS = 400, MAX_REPLAYS = 3000, IDS = 8 };
+enum { MAX_FLAGS = TL_LIMIT(400, 6), MAX_REPLAYS = TL_LIMIT(3000, 9), IDS = TL_LIMIT(8, 2) };
 
 /* ---- replay --------------------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MAX_EVENTS = 60000, MAX_UNROLL = 5 };
+enum { MAX_EVENTS = TL_LIMIT(60000, 90), MAX_UNROLL = 5 };
 
 typedef struct {
   PassCtx *p;

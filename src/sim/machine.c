@@ -381,7 +381,7 @@ void machine_run(Machine *m, int64_t first_block) {
   m->block_faults = 0;
   m->hung = false;
   m->spin = SPIN;
-  m->budget = INT64_C(1) << 28;
+  m->budget = TL_LIMIT(INT64_C(1) << 28, 60);
   if (m->gm) gm_shadow_reset(m);
   for (int32_t i = 0; i < m->n_cores; i++) core_start(&m->core[i], first_block + m->core[i].slot);
   if (m->sim->schedule) run_seeded(m, first_block);

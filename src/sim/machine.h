@@ -441,8 +441,8 @@ void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
 /* blocks.c */
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);
 
-enum { SPIN = 1 << 26 };
-enum { MAX_OWNERS = 63 }; /* buffers of one memory that share bytes and are told apart */
+enum { SPIN = TL_LIMIT(1 << 26, 20) };
+enum { MAX_OWNERS = TL_LIMIT(63, 2) }; /* buffers of one memory that share bytes and are told apart */
 enum { SCRATCH = 1 << 20, GUARD = 64 }; /* GUARD: bytes after each memory that vector code may read */
 
 #endif
