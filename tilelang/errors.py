@@ -244,6 +244,24 @@ def fail(code, text, fix=None, at=None, other=None, kind=CompileError):
     raise kind([Diagnostic(code, text, file, line, col, other, fix)])
 
 
+def explained(error):
+    """The error to show for an exception that a kernel ran into while it was traced: itself if it rose from the user's
+    lines, a CompileError at such a line if it rose inside this package, from an argument of a kind nobody expects."""
+    frames, tb = [], error.__traceback__
+    while tb is not None:
+        frames.append((tb.tb_frame, tb.tb_lineno))
+        tb = tb.tb_next
+    ours = [f.f_code.co_filename.startswith(_PACKAGE) for f, _ in frames]
+    if not ours[-1] or all(ours):
+        return error
+    at = max(i for i, mine in enumerate(ours) if not mine)
+    frame, line = frames[at]
+    source = linecache.getline(frame.f_code.co_filename, line)
+    place = (frame.f_code.co_filename, line, len(source) - len(source.lstrip()) + 1)
+    name = frames[at + 1][0].f_code.co_name
+    return CompileError([Diagnostic(1004, f"{name}: {error}", *place)])
+
+
 def place(at, text):
     """A second place for a diagnostic."""
     return {"text": text, "file": at[0], "line": at[1], "col": at[2]} if at and at[0] else None

@@ -455,3 +455,17 @@ def test_colour_only_on_a_terminal(monkeypatch):
     e = tilelang.ArgumentError("x is 3", "pass a tensor", ("k.py", 3, 1))
     assert "\033[1;31merror TL1030:\033[0m" in e.render(color=True) and "\033" not in str(e)
     assert e._render_traceback_()[0].startswith("k.py:3:1: ")
+
+
+@pytest.mark.parametrize("call", ["T.pow((1, 2), 3)", "T.exp2(T.copy)", "T.ceildiv((1,), 2)", "T.cast(n, 5)"])
+def test_an_argument_of_a_strange_kind_is_the_users_error(call, tmp_path):
+    """No traceback of ours, whatever is passed to a function of T."""
+    path = tmp_path / "strange.py"
+    path.write_text(
+        "import tilelang.language as T\n@T.prim_func\n"
+        'def k(A: T.Tensor((8,), "float32"), n: T.int32):\n    with T.Kernel(1) as bx:\n'
+        f"        x = {call}\n"
+    )
+    with pytest.raises(CompileError) as e:
+        exec(compile(path.read_text(), str(path), "exec"), {})
+    assert e.value.diagnostics[0].line == 5

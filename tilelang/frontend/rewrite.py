@@ -15,7 +15,7 @@ import ast
 import linecache
 import types
 
-from ..errors import fail
+from ..errors import TileLangError, explained, fail
 
 FRAME, MAKE = "__tl_f", "__tl"
 
@@ -463,4 +463,16 @@ def rewrite(fn, make_frame):
     closure = tuple(cells.get(n) or types.CellType() for n in code.co_freevars)
     out = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     out.__kwdefaults__ = fn.__kwdefaults__
-    return out, where
+
+    def traced(*args, **kwargs):
+        try:
+            return out(*args, **kwargs)
+        except TileLangError:
+            raise
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as e:
+            found = explained(e)
+            if found is e:
+                raise
+            raise found from None
+
+    return traced, where
