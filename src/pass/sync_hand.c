@@ -193,9 +193,9 @@ static void name_redundant(Sync *y, const Tally *t) {
     const char *src = pipe_info[f->src].name, *dst = pipe_info[f->dst].name;
     if (t->doubt[f->src][f->dst] || !goes(y, f->first, left)) continue;
     pass_remark(y->p, "sync", f->first->loc,
-                "flag %s -> %s #%lld, written by hand, orders nothing that is not ordered without it; it is an "
-                "instruction of both pipes, and %s waits until %s gets there",
-                src, dst, (long long)f->id, dst, src);
+                "flag %s -> %s #%lld, written by hand, orders nothing that is not ordered without it; each time it "
+                "costs about %.0f cycles, and %s waits until %s gets there",
+                src, dst, (long long)f->id, arch_time(y->p->arch).flag, dst, src);
   }
   y->gone = NULL;
 }
