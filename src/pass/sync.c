@@ -230,8 +230,9 @@ static void add_flag(Sync *y, Flag f) {
 
 static const char *hazard_text(Sync *y, const Entry *d, const Entry *e, const IrBuf *b) {
   bool dw = false, ew = false;
-  for (int i = 0; i < d->n_access; i++) dw |= d->access[i].write && d->access[i].buf->space == b->space;
-  for (int i = 0; i < e->n_access; i++) ew |= e->access[i].write && e->access[i].buf == b;
+  for (uint32_t i = 0; i < d->access.len; i++)
+    dw |= d->access.data[i].write && d->access.data[i].buf->space == b->space;
+  for (uint32_t i = 0; i < e->access.len; i++) ew |= e->access.data[i].write && e->access.data[i].buf == b;
   Text t;
   text_init(&t, y->p->arena);
   text_printf(&t, "%s on %%%s: ",

@@ -29,13 +29,12 @@ typedef struct {
   IrExpr *off[IR_MAX_RANK], *ext[IR_MAX_RANK]; /* GM only; loop variables replaced by this iteration's value */
 } Access;
 
-enum { MAX_NEST = 16, MAX_ACCESS = 8 };
+enum { MAX_NEST = 16 };
 
 typedef struct {
   IrStmt *stmt;
   Pipe pipe;
-  int n_access;
-  Access *access;
+  Vec(Access) access;
   int depth; /* enclosing loops, outermost first, and the iteration of each */
   IrStmt *loop[MAX_NEST];
   int32_t iter[MAX_NEST];

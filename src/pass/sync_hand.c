@@ -39,9 +39,9 @@ static bool sure_overlap(const Access *a, const Access *b) {
 
 static bool certain(const Entry *d, const Entry *e) {
   if (under_if(d->stmt) || under_if(e->stmt)) return false;
-  for (int x = 0; x < e->n_access; x++)
-    for (int i = 0; i < d->n_access; i++)
-      if (sure_overlap(&e->access[x], &d->access[i])) return true;
+  for (uint32_t x = 0; x < e->access.len; x++)
+    for (uint32_t i = 0; i < d->access.len; i++)
+      if (sure_overlap(&e->access.data[x], &d->access.data[i])) return true;
   return false;
 }
 

@@ -168,13 +168,23 @@ static void on_chip_access(Walk *w, const IrRegion *r, Access *a) {
   a->sure = exact && simple;
 }
 
+static bool read_before(const Entry *e) {
+  const Access *a = &e->access.data[e->access.len - 1];
+  for (const Access *b = e->access.data; b < a; b++)
+    if (!b->write && b->buf == a->buf && b->start == a->start && b->width == a->width && b->pitch == a->pitch &&
+        b->count == a->count && b->sure == a->sure)
+      return true;
+  return false;
+}
+
 static void add_access(Walk *w, Entry *e, const IrRegion *r, bool write) {
-  if (e->n_access == MAX_ACCESS) return;
-  Access *a = &e->access[e->n_access++];
+  vec_push(w->p->arena, &e->access, (Access){0});
+  Access *a = &e->access.data[e->access.len - 1];
   a->buf = r->buf;
   a->write = write;
   if (r->buf->space != SPACE_GM) {
     on_chip_access(w, r, a);
+    if (!write && read_before(e)) e->access.len--; /* long expressions read one element many times */
     if (write && e->stmt->op == OP_GM_TO_UB) a->width = round_up(a->width, 32); /* the DMA writes whole blocks */
     return;
   }
@@ -234,11 +244,11 @@ static void find_deps(Walk *w, uint32_t at) {
     const Entry *d = &w->t->entries.data[i];
     if (e->dep[d->pipe]) continue; /* a later one of that pipe is known; it covers this one */
     if (d->pipe == e->pipe && pipe_info[d->pipe].in_order) continue;
-    for (int x = 0; x < e->n_access && !e->dep[d->pipe]; x++)
-      for (int y = 0; y < d->n_access; y++)
-        if (overlap(w, &e->access[x], &d->access[y]) && !exclusive(d, e)) {
+    for (uint32_t x = 0; x < e->access.len && !e->dep[d->pipe]; x++)
+      for (uint32_t y = 0; y < d->access.len; y++)
+        if (overlap(w, &e->access.data[x], &d->access.data[y]) && !exclusive(d, e)) {
           e->dep[d->pipe] = i;
-          e->dep_buf[d->pipe] = e->access[x].buf;
+          e->dep_buf[d->pipe] = e->access.data[x].buf;
           break;
         }
   }
@@ -254,7 +264,6 @@ static void push(Walk *w, EventKind kind, IrStmt *s, uint32_t entry, int32_t arg
 
 static Entry *new_entry(Walk *w, IrStmt *s, Pipe pipe) {
   Entry e = {.stmt = s, .pipe = pipe, .depth = w->depth};
-  e.access = arena_array(w->p->arena, Access, MAX_ACCESS);
   memcpy(e.loop, w->loop, sizeof e.loop);
   memcpy(e.iter, w->iter, sizeof e.iter);
   vec_push(w->p->arena, &w->t->entries, e);

@@ -601,3 +601,25 @@ def test_same_bytes_whatever_the_threads():
     a, b = normal((300, 200)), normal((200, 260), seed=1)
     outs = [tilelang.compile(gemm_k_loop(300, 260, 200), out_idx=[-1], threads=t)(a, b).tobytes() for t in (1, 2, 3)]
     assert outs[0] == outs[1] == outs[2]
+
+
+def test_a_statement_that_reads_many_elements_is_ordered():
+    """The store at the end of a long expression counts too: what is copied out afterwards waits for it."""
+    n = 12
+
+    def many(a, j):
+        return sum((a[i, 63 - j] for i in range(1, n)), a[0, j])
+
+    @T.prim_func
+    def main(A: T.Tensor((n, 64), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as _:
+            a = T.alloc_ub((n, 64), "float32")
+            c = T.alloc_ub((64,), "float32")
+            T.copy(A, a)
+            for j in T.serial(64):
+                c[j] = many(a, j)
+            T.copy(c, C)
+
+    a = np.arange(n * 64, dtype=np.float32).reshape(n, 64)
+    want = a[0] + a[1:].sum(0)[::-1]
+    assert (tilelang.compile(main, out_idx=[-1])(a) == want).all()
