@@ -5,6 +5,9 @@ change. The C core hands diagnostics over as JSON; the front end makes its own w
 is the same, the core's). `CompileError` and `KernelFault` carry a list of them and print each with its source line.
 """
 
+import ast
+import functools
+import itertools
 import linecache
 import os
 import re
@@ -231,7 +234,36 @@ def place_of(frame):
         return (None, 0, 0)
     file, line = frame.f_code.co_filename, frame.f_lineno or 0
     source = linecache.getline(file, line)
-    return (file, line, len(source) - len(source.lstrip()) + 1)
+    return (file, line, _column(frame.f_code, frame.f_lasti, file, line, source))
+
+
+def _column(code, instruction, file, line, source):
+    """Of the line's first character; where several statements share the line (Python 3.11 and newer), of the one that
+    the instruction belongs to."""
+    if _SHARED.search(source) and hasattr(code, "co_positions"):
+        at = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)[2]
+        columns = _statements_of("".join(linecache.getlines(file))).get(line, ())
+        before = [c for c in columns if at is not None and c <= at]
+        if before:  # ast counts bytes
+            return len(source.encode()[: max(before)].decode(errors="ignore")) + 1
+    return len(source) - len(source.lstrip()) + 1
+
+
+_SHARED = re.compile(r";|^\s*(?:with|for|while|if|elif|else)\b.*:\s*[^\s#]")  # may hold more than one statement
+
+
+@functools.lru_cache(8)
+def _statements_of(text):
+    """{line: columns at which its statements begin, from 0, in bytes} of a Python file."""
+    found = {}
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return found
+    for n in ast.walk(tree):
+        if isinstance(n, ast.stmt):
+            found.setdefault(n.lineno, []).append(n.col_offset)
+    return found
 
 
 def here():

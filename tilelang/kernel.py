@@ -228,6 +228,13 @@ class Kernel:
             raise ArgumentError(f"{what}: '{self.name}' has no blocks or no elements to write, so nothing was compiled")
         return self._program
 
+    def _outputs_hint(self, missing):
+        """What to say when only tensors are missing that the kernel writes."""
+        at = [i for i in self.inputs if self.params[i].name in missing]
+        if at and self.written.issuperset(at):
+            return f"out_idx={at} in tilelang.jit or tilelang.compile makes and returns what the kernel writes"
+        return None
+
     def ir(self, after=None):
         """IR text: as written, or after a pass by name ("lowered": after the last one)."""
         if after is None:
@@ -339,7 +346,8 @@ class Kernel:
             wanted = ", ".join(repr(self.params[i]) for i in self.inputs)
             raise ArgumentError(
                 f"{self.name} takes {len(self.inputs)} arguments ({wanted}), {len(args) + len(kwargs)} are given"
-                + (f"; missing: {', '.join(missing)}" if missing else "")
+                + (f"; missing: {', '.join(missing)}" if missing else ""),
+                fix=self._outputs_hint(missing),
             )
         return got
 

@@ -150,6 +150,9 @@ class Expr:
             return b.value(self)
         fail(1005, f"{show(self)} is known only when the kernel runs; Python needs {want} of it here", fix=hint)
 
+    def __getattr__(self, name):
+        no_attribute(self, name)
+
     def __bool__(self):
         return bool(self._python_value(
             "the truth",
@@ -160,13 +163,17 @@ class Expr:
     def __index__(self):
         return int(self._python_value(
             "an integer",
-            "index Python lists with Python numbers only: T.unroll(n) gives Python numbers, T.serial and range do not",
+            "index Python lists with numbers of T.unroll(n) only (T.serial and range give run-time ones inside a "
+            "kernel); a plain Python function with such a `range` wants @T.macro",
         ))
 
     __int__ = __index__
 
     def __float__(self):
-        return float(self._python_value("a number", "use T.cast(x, dtype) to convert inside the kernel"))
+        return float(self._python_value(
+            "a number",
+            "inside the kernel T.cast(x, dtype) converts, and T.exp, T.sqrt … stand for those of math and numpy",
+        ))
 
     def __iter__(self):
         self._python_value("the items", "a scalar has none")
@@ -665,7 +672,7 @@ def show(e, prec=0, name=None):
 
 
 def _plain_name(thing):
-    return thing.name or "?"
+    return thing.called if isinstance(thing, Buffer) else thing.name or "index"
 
 
 def evaluate(e, env):
@@ -719,6 +726,9 @@ class _Tile:
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = _tile_arithmetic
     __pow__ = __floordiv__ = __mod__ = __and__ = __or__ = __matmul__ = _tile_arithmetic
 
+    def __getattr__(self, name):
+        no_attribute(self, name)
+
     def __iter__(self):
         fail(1005, f"{describe(self)} cannot be looped over in Python", fix="for i in T.serial(n)")
 
@@ -731,7 +741,8 @@ class _Tile:
             fail(
                 1005,
                 f"{describe(self)} has values only when the kernel runs",
-                fix="kernel.interpret(*args) runs it in Python; there numpy.asarray(tile) gives them",
+                fix="functions of numpy do not run on the chip: T.exp(x[i, j]) in T.Parallel, or T.tile.exp; to look "
+                "at values, kernel.interpret(*args) runs it in Python",
             )
         return b.array(self) if dtype is None else b.array(self).astype(dtype)
 
@@ -747,6 +758,11 @@ class Buffer(_Tile):
         self.written = self.read = False
         self.mark = ""  # "out" for T.empty
         self.view = None  # the Buffer whose bytes this one is
+
+    @property
+    def called(self):
+        """Its name in a message; one that no name was given to yet is "buffer"."""
+        return self.name or "buffer"
 
     @property
     def ndim(self):
@@ -810,7 +826,7 @@ def _split_index(buf, idx):
         fail(
             1011,
             f"{describe(buf)} has {len(buf.shape)} dimensions, {len(idx)} indices are given",
-            other=place(buf.at, f"'{buf.name}' is made here"),
+            other=place(buf.at, f"'{buf.called}' is made here"),
         )
     idx += [slice(None)] * (len(buf.shape) - len(idx))
     offs, exts, points = [], [], []
@@ -839,7 +855,7 @@ def _split_index(buf, idx):
             fail(
                 1011,
                 f"index {show(off)} in dimension {d} of {describe(buf)}, which has {size}",
-                other=place(buf.at, f"'{buf.name}' is made here"),
+                other=place(buf.at, f"'{buf.called}' is made here"),
             )
         if isinstance(ext, int) and ext <= 0 and not (isinstance(size, int) and size == 0):
             fail(1011, f"an empty slice in dimension {d} of {describe(buf)}: {show(off)} to {show(stop)}")
@@ -853,7 +869,7 @@ def _split_index(buf, idx):
             fail(
                 1011,
                 f"slice {off}:{off + ext} in dimension {d} of {describe(buf)}, which has {size}",
-                other=place(buf.at, f"'{buf.name}' is made here"),
+                other=place(buf.at, f"'{buf.called}' is made here"),
             )
         offs.append(off)
         exts.append(ext)
@@ -869,13 +885,29 @@ def shape_text(shape):
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
+def no_attribute(thing, name):
+    """`thing.name` of a value of a kernel that has no such attribute (names with an underscore are Python's own)."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    from ..errors import UnknownNameError, nearest
+
+    near = nearest(name, dir(type(thing)))
+    if isinstance(thing, Buffer) and name == "data":
+        x = thing.called
+        fix = f"T.reshape({x}, shape) or T.view({x}, shape, dtype) is the tensor in another shape"
+    else:
+        fix = f"did you mean .{near}?" if near else None
+    what = describe(thing) if isinstance(thing, (Buffer, Region)) else show(thing)
+    fail(1001, f"{what} has no '{name}'", fix=fix, kind=UnknownNameError)
+
+
 def describe(v):
     """What a value is, in a message."""
     if isinstance(v, Buffer):
-        return f"'{v.name or 'buffer'}' {v.dtype}{shape_text(v.shape)}"
+        return f"'{v.called}' {v.dtype}{shape_text(v.shape)}"
     if isinstance(v, Region):
         box = ", ".join(f"{show(o)} : {show(as_index(wrap(o) + e))}" for o, e in zip(v.off, v.ext))
-        return f"'{v.buf.name or 'buffer'}[{box}]' {v.dtype}{shape_text(v.ext)}"
+        return f"'{v.buf.called}[{box}]' {v.dtype}{shape_text(v.ext)}"
     if isinstance(v, Element):
         return f"element {show(v)}"
     if isinstance(v, Expr):

@@ -129,7 +129,7 @@ def __getattr__(name):
         raise AttributeError(name)
     if name in _hints.REFUSED:
         _hints.refuse(name, _UnknownNameError)
-    near = _nearest(name, list(globals()))
+    near = _nearest(name, __all__)
     in_tile = name if name in tile.__all__ else None
     hint = f"did you mean T.tile.{in_tile}?" if in_tile else f"did you mean T.{near}?" if near else None
     _fail(1001, f"T has no '{name}'", fix=hint, kind=_UnknownNameError)

@@ -132,7 +132,8 @@ def _name_of(dtype):
     if name not in IR_NAME:
         from ..errors import fail, nearest
 
-        near = nearest(name, list(IR_NAME) + list(_ALIAS))
+        known = list(IR_NAME) + list(_ALIAS)
+        near = {"float64": "float32", "double": "float32"}.get(name) or nearest(name, known)
         fail(
             1003,
             f"'{name}' is not a dtype of this compiler",

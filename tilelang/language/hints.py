@@ -44,6 +44,27 @@ REFUSED = {
     ),
 }
 
+# functions that no instruction of the chip computes -> what to write instead
+_INSTEAD = {
+    "erf": "gelu within 5e-4: 0.5 * x * (1.0 + T.tanh(0.79788456 * (x + 0.044715 * x * x * x)))",
+    "tan": "T.sin(x) / T.cos(x)",
+    "sinh": "0.5 * (T.exp(x) - T.exp(-x))",
+    "cosh": "0.5 * (T.exp(x) + T.exp(-x))",
+    "log10": "T.log(x) * 0.4342944819",
+    "log1p": "T.log(1.0 + x)",
+    "exp10": "T.exp(x * 2.302585093)",
+    "hypot": "T.sqrt(x * x + y * y)",
+    "fabs": "T.abs(x)",
+    "nearbyint": "T.round(x)",
+    "rint": "T.round(x)",
+    "trunc": "T.if_then_else(x < 0.0, T.ceil(x), T.floor(x))",
+    "copysign": "T.if_then_else(y < 0.0, -T.abs(x), T.abs(x))",
+    "isnan": "x != x",
+    **dict.fromkeys(("fmod", "mod"), "T.truncmod(a, b) or a % b of integers"),
+    **dict.fromkeys("erfc asin acos atan atan2 asinh acosh atanh ldexp nextafter popcount isinf isfinite".split()),
+}
+REFUSED.update(dict.fromkeys(_INSTEAD, "no instruction of the chip computes it"))
+
 
 def _make(name, why, loud):
     def function(*args, **kwargs):
@@ -65,7 +86,8 @@ for _n, _w in _WARNED.items():
 
 
 def refuse(name, kind):
-    fail(1002, f"T.{name} is refused: {REFUSED[name]}", kind=kind)
+    instead = _INSTEAD.get(name)
+    fail(1002, f"T.{name} is refused: {REFUSED[name]}", fix=f"write {instead}" if instead else None, kind=kind)
 
 
 __all__ = [*_NOTED, *_WARNED]

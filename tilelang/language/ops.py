@@ -112,7 +112,7 @@ def _pair(src, dst, transpose):
 
 def _box(r):
     whole = all(isinstance(o, int) and o == 0 and same_size(e, n) for o, e, n in zip(r.off, r.ext, r.buf.shape))
-    return f"'{r.buf.name}'" if whole else describe(r).split("' ")[0] + "'"
+    return f"'{r.buf.called}'" if whole else describe(r).split("' ")[0] + "'"
 
 
 def _disagree(s, d, transpose):
@@ -123,12 +123,12 @@ def _disagree(s, d, transpose):
     tile, other = (d, s) if s.buf.space == "gm" else (s, d)
     if len(long_dims(tile.ext)) == len(long_dims(other.ext)) and all(isinstance(e, int) for e in other.ext):
         fix = (
-            f"make '{tile.buf.name}' {shape_text(long_dims(other.ext) or (1,))}, "
-            f"or take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
+            f"make '{tile.buf.called}' {shape_text(long_dims(other.ext) or (1,))}, "
+            f"or take a slice of shape {shape_text(tile.ext)} of '{other.buf.called}' and loop over it"
         )
     elif len(long_dims(tile.ext)) == len(long_dims(other.ext)):
-        fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.name}' and loop over it"
-    b.error(501, text, fix, place(tile.buf.at, f"'{tile.buf.name}' is made here"))
+        fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.called}' and loop over it"
+    b.error(501, text, fix, place(tile.buf.at, f"'{tile.buf.called}' is made here"))
 
 
 _COPY_HINTS = ("coalesced_width", "disable_tma", "eviction_policy", "prefer_instruction", "annotations", "loop_layout")
@@ -243,10 +243,10 @@ def _gemm(what, op, a, b_, c, trans_a, trans_b, init):
             note = " (A transposed)" * bool(trans_a) + " (B transposed)" * bool(trans_b)
             b.error(
                 502,
-                f"{what}: '{left.buf.name}' {shape_text(left.ext)} and '{right.buf.name}' {shape_text(right.ext)} "
+                f"{what}: '{left.buf.called}' {shape_text(left.ext)} and '{right.buf.called}' {shape_text(right.ext)} "
                 f"disagree in {axis}: {show(x)} and {show(y)}{note}",
                 fix="A is (M, K), B is (K, N), C is (M, N); transpose_A / transpose_B read a tile the other way round",
-                other=place(right.buf.at, f"'{right.buf.name}' is made here"),
+                other=place(right.buf.at, f"'{right.buf.called}' is made here"),
             )
             return
     head = [f"{op} ", ra, ", ", rb, " -> ", mark_written(rc)]
@@ -349,9 +349,9 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
             b.error(
                 1012,
                 f"{what} of {shape_text(src.ext)} over dimension {axis} gives {shape_text(kept or (1,))}; "
-                f"'{dst.buf.name}' takes {shape_text(dst.ext)}",
-                fix=f"make '{dst.buf.name}' {shape_text(kept or (1,))} or {shape_text(keep)}",
-                other=place(dst.buf.at, f"'{dst.buf.name}' is made here"),
+                f"'{dst.buf.called}' takes {shape_text(dst.ext)}",
+                fix=f"make '{dst.buf.called}' {shape_text(kept or (1,))} or {shape_text(keep)}",
+                other=place(dst.buf.at, f"'{dst.buf.called}' is made here"),
             )
             return
     merge = (

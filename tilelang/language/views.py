@@ -37,7 +37,7 @@ def view(src, shape=None, dtype=None):
         fail(
             1004,
             f"T.view of {describe(src)} as {dtype} {shape_text(shape)}: {have // 8} bytes and {size // 8} bytes",
-            other=place(src.at, f"'{src.name}' is made here"),
+            other=place(src.at, f"'{src.called}' is made here"),
         )
     same = len(shape) == len(src.shape) and all(same_size(a, b) is True for a, b in zip(shape, src.shape))
     return src if same and dtype == src.dtype else current("T.view").view(src, shape, dtype)

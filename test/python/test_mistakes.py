@@ -1,0 +1,98 @@
+"""Mistakes that people make first: each message names the mistake and what to write instead."""
+
+import sys
+
+import numpy
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+
+def error_of(make):
+    with pytest.raises(tilelang.CompileError) as caught:
+        make()
+    return caught.value
+
+
+def test_two_statements_of_a_line_are_two_places():
+    """They have their own columns, and hand-written order is checked between them as between two lines."""
+
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), "float32"), C: T.Tensor((16, 64), "float32")):
+        with T.Kernel(1, is_npu=True) as (bx, vid):
+            a = T.alloc_ub((8, 64), "float32")
+            with T.Scope("V"):
+                T.copy(A[vid * 8, 0], a); T.tile.add(a, a, 1.0); T.copy(a, C[vid * 8, 0])  # noqa: E702
+
+    kernel = tilelang.compile(main, out_idx=[-1], pass_configs={"tl.ascend_auto_sync": False})
+    places = [line.split("@")[1] for line in kernel.ir().splitlines() if "copy" in line or "add" in line]
+    columns = [int(p.split(":")[1]) for p in places]
+    assert len({p.split(":")[0] for p in places}) == 1
+    if sys.version_info >= (3, 11):  # Python 3.10 knows no columns
+        assert len(columns) == 3 and sorted(set(columns)) == columns
+        with pytest.raises(tilelang.KernelFault) as caught:
+            kernel(numpy.ones((16, 64), numpy.float32))
+        assert caught.value.errors[0].code == "TL0805"
+
+
+@pytest.mark.parametrize(
+    "name, instead",
+    [("erf", "T.tanh"), ("log10", "T.log(x)"), ("fabs", "T.abs(x)"), ("rint", "T.round(x)"), ("asin", None)],
+)
+def test_functions_without_an_instruction(name, instead):
+    """The message says what to write instead, where there is something."""
+    d = error_of(lambda: getattr(T, name)).errors[0]
+    assert d.code == "TL1002" and f"T.{name}" in d.text
+    assert instead in d.fix if instead else d.fix is None
+
+
+@pytest.mark.parametrize(
+    "read, text, fix",
+    [
+        (lambda x: x.data, "has no 'data'", "T.reshape(A, shape)"),
+        (lambda x: x.shpe, "'A' float32(64, 128) has no 'shpe'", "did you mean .shape?"),
+        (lambda x: x[0, 0].dtyp, "A[0, 0] has no 'dtyp'", "did you mean .dtype?"),
+        (lambda x: x[0:4, :].shap, "has no 'shap'", "did you mean .shape?"),
+    ],
+)
+def test_unknown_attributes(read, text, fix):
+    def make():
+        @T.prim_func
+        def main(A: T.Tensor((64, 128), "float32")):
+            with T.Kernel(1) as _:
+                read(A)
+
+        tilelang.compile(main)
+
+    d = error_of(make).errors[0]
+    assert d.code == "TL1001" and text in d.text and fix in d.fix
+
+
+def test_forgotten_out_idx_and_unnamed_buffers():
+    @T.prim_func
+    def twice(A: T.Tensor((16, 64), "float32"), C: T.Tensor((16, 64), "float32")):
+        with T.Kernel(1) as _:
+            a = T.alloc_ub((16, 64), "float32")
+            T.copy(A, a)
+            T.copy(a, C)
+
+    x = numpy.ones((16, 64), numpy.float32)
+    with pytest.raises(tilelang.ArgumentError, match=r"missing: C[^$]*out_idx=\[1\]"):
+        tilelang.compile(twice)(x)
+    with pytest.raises(tilelang.ArgumentError) as caught:
+        tilelang.compile(twice)()
+    assert caught.value.errors[0].fix is None  # A is no output
+
+    def body():  # a plain function: its names are not known while it runs
+        T.reduce_sum(T.alloc_ub((64, 64), "float32"), T.alloc_ub((3,), "float32"), dim=1)
+
+    def make():
+        @T.prim_func
+        def main(A: T.Tensor((64, 128), "float32")):
+            with T.Kernel(1) as _:
+                body()
+
+        tilelang.compile(main)
+
+    assert "'buffer' takes (3,)" in str(error_of(make))
