@@ -108,16 +108,19 @@ def _short_rows(p):
 
 def _in_turns(p):
     shorter = min(p.compute_only_us, p.copy_only_us)
+    deeper = p.what_if.get("one more stage in every T.Pipelined")
+    if p.overlap >= 0.6:
+        return
     gain = shorter * (1 - p.overlap)
-    if p.overlap < 0.6:
-        yield (
-            gain,
-            (
-                f"copies alone take {p.copy_only_us:.1f} us, computation alone {p.compute_only_us:.1f} us, together"
-                f" {p.us:.1f}: {_percent(p.overlap, 1)} of the shorter is hidden. T.Pipelined with one more stage, or"
-                f" smaller tiles, would hide up to {gain:.1f} us more"
-            ),
-        )
+    cure = "T.Pipelined around the loop, or smaller tiles, would overlap them"
+    if deeper is not None and deeper < 0.99 * p.us:
+        cure = f"one more stage in T.Pipelined makes it {deeper:.1f} us"
+    elif deeper is not None:
+        cure = "more stages do not change that: look for what the loop waits for"
+    yield gain, (
+        f"copies alone take {p.copy_only_us:.1f} us, computation alone {p.compute_only_us:.1f} us, together {p.us:.1f}: "
+        f"{_percent(p.overlap, 1)} of the shorter is hidden, up to {gain:.1f} us could be; {cure}"
+    )
 
 
 def _conflicts(p):
