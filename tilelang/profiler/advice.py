@@ -118,7 +118,7 @@ def _in_turns(p):
     elif deeper is not None:
         cure = "more stages do not change that: look for what the loop waits for"
     yield gain, (
-        f"copies alone take {p.copy_only_us:.1f} us, computation alone {p.compute_only_us:.1f} us, together {p.us:.1f}: "
+        f"copies alone take {p.copy_only_us:.1f} us, computation alone {p.compute_only_us:.1f}, together {p.us:.1f}: "
         f"{_percent(p.overlap, 1)} of the shorter is hidden, up to {gain:.1f} us could be; {cure}"
     )
 
