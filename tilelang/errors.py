@@ -35,6 +35,7 @@ CODES = {
     1022: ("warning", "tensor read in another shape"),
     1023: ("warning", "name shadowed inside a run-time loop"),
     1024: ("warning", "count larger than the tile"),
+    1025: ("warning", "time by the simulated clock"),
     1030: ("error", "wrong argument of a kernel call"),
 }
 
