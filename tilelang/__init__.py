@@ -28,7 +28,10 @@ __version__ = "0.1.0"
 
 install_hooks()
 
-_LATER = ("autotuner", "carver", "conformance", "device", "engine", "intrinsics", "profiler", "sim", "utils")
+_LATER = (
+    "autotuner", "carver", "conformance", "device", "engine", "intrinsics", "layout", "profiler", "sim", "testing",
+    "transform", "utils",
+)  # fmt: skip
 
 
 def __getattr__(name):

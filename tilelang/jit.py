@@ -99,7 +99,7 @@ class JITFunction:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.options = options
-        self._eager = None
+        self._eager = self.last = None
 
     @property
     def __jit_impl__(self):
@@ -127,7 +127,16 @@ class JITFunction:
             return self._eager.kernel(args, kwargs)[0]
         return self._build(args, kwargs)
 
+    def get_kernel_source(self, *args, target=None, **kwargs):
+        """The source of the kernel that these arguments give; without any, of the one used last."""
+        kernel = self.compile(*args, **kwargs) if args or kwargs or self.last is None else self.last
+        return kernel.get_kernel_source(target)
+
     def _build(self, args, kwargs):
+        self.last = self._kept(args, kwargs)
+        return self.last
+
+    def _kept(self, args, kwargs):
         key = (self, _freeze(args), _freeze(dict(sorted(kwargs.items()))))
         return cache.lookup(key, lambda: self._make(args, kwargs))
 
@@ -266,7 +275,7 @@ class Eager:
                 consts[name] = int(views[tensor].shape[dim])
         untyped = tuple((n, views[n].shape, views[n].dtype) if n in views else n for n in plan.untyped)
         key = (self.owner, base, tuple(sorted(consts.items())), untyped)
-        made = cache.lookup(key, lambda: self.trace(tensors, views, fixed, consts))
+        made = self.owner.last = cache.lookup(key, lambda: self.trace(tensors, views, fixed, consts))
         order = [n for n in self.names if n in tensors or n in self.scalars]
         return made, [arguments[n] for n in order if n in arguments]
 

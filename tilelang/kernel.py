@@ -11,10 +11,10 @@ import os
 import threading
 import time
 
-from .errors import ArgumentError, CompileError, KernelFault, from_core, nearest, warn
+from .errors import ArgumentError, CompileError, DeviceError, KernelFault, from_core, nearest, warn
 from .frontend.expr import Buffer, evaluate, show
 from .pass_config import PassConfigKey, read
-from .tensors import check, empty_like_kind, give_back, is_tensor, view
+from .tensors import check, empty_like_kind, give_back, is_tensor, packed, view
 
 # Called with each launch, its kernel and the arguments for the core, while do_bench looks on; None: nobody asks.
 LAUNCHES = contextvars.ContextVar("launches", default=None)
@@ -52,6 +52,25 @@ def _indices(what, idx, params):
 
 def _constant(shape):
     return all(isinstance(s, int) for s in shape)
+
+
+def _total(runs):
+    """What several launches did, in one."""
+    out = {}
+    for r in runs:
+        for name, n in (r or {}).items():
+            if isinstance(n, (int, float)):
+                out[name] = max(out.get(name, 0), n) if name.startswith("cores") else out.get(name, 0) + n
+    return out
+
+
+class Given(dict):
+    """Views of the tensors of a call by parameter number; `unused`: those that were given as None; `back`: what brings
+    the elements of copies back to the tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused, self.back = [], []
 
 
 class Param:
@@ -117,6 +136,10 @@ class Kernel:
         self._launcher = None
         if not self._empty() and not self._awaits_shapes():
             self._program = self._compile(keep_text=False)
+        self.rest = [  # the launches after the first
+            Kernel(t, out_idx, workspace_idx, target, device, chip, pass_configs, checks, threads)
+            for t in getattr(traced, "rest", ())
+        ]
 
     def _chip_there(self):
         """For a card: the name of its chip. None: the default."""
@@ -132,7 +155,9 @@ class Kernel:
         params = self.traced.params
         outs = {id(b) for b in self.traced.builder.outs}
         self.out_idx = _indices("out_idx", out_idx, params) + [i for i, p in enumerate(params) if id(p) in outs]
+        scratch = {id(b) for b in self.traced.builder.scratch}
         self.workspace_idx = _indices("workspace_idx", workspace_idx, params)
+        self.workspace_idx += [i for i, p in enumerate(params) if id(p) in scratch]
         both = set(self.out_idx) & set(self.workspace_idx)
         if both:
             raise ArgumentError(f"parameter {both.pop()} is named in out_idx and in workspace_idx")
@@ -149,7 +174,7 @@ class Kernel:
                 self.params.append(Param(p.name, "scalar", p.dtype, (), role))
         self.written = {i for i, p in enumerate(self.traced.params) if isinstance(p, Buffer) and p.written}
         self.inputs = [i for i, p in enumerate(self.params) if p.role == "in"]
-        self.given = [i for i, p in enumerate(self.params) if p.role != "workspace"]
+        self.given = [i for i, p in enumerate(self.params) if p.role in ("in", "out")]
 
     def _empty(self):
         """Nothing to do whatever is passed: no blocks, or no element to write."""
@@ -236,7 +261,12 @@ class Kernel:
         return None
 
     def ir(self, after=None):
-        """IR text: as written, or after a pass by name ("lowered": after the last one)."""
+        """IR text: as written, or after a pass by name ("lowered": after the last one); one text a launch."""
+        if self.rest:
+            return "\n".join([self._ir(after), *(k.ir(after) for k in self.rest)])
+        return self._ir(after)
+
+    def _ir(self, after):
         if after is None:
             return self.text
         program = self._need(f"ir(after={after!r})")
@@ -256,11 +286,24 @@ class Kernel:
             )
         return text
 
-    def explain(self):
-        """What was chosen and why: buffers by memory, addresses, live ranges, flags and the hazard each orders."""
+    def explain(self, svg=None):
+        """What was chosen and why: buffers by memory, addresses, live ranges, flags and the hazard each orders, and
+        the memories over time. `svg`: a file that gets them as a drawing (the first launch of several)."""
+        if svg is not None:
+            from .occupancy import svg as draw
+
+            with open(svg, "w", encoding="utf-8") as f:
+                f.write(draw(self.explain_json()))
+        return "\n".join([self._explain(), *(k.explain() for k in self.rest)])
+
+    def _explain(self):
+        from .occupancy import text as picture
+
         if self._program is None:
             return f"kernel {self.name}: no blocks or no elements to write; a call does nothing\n"
         text = self._program.explain()
+        over_time = picture(self.explain_json())
+        text = text.rstrip("\n") + "\n\n" + over_time if over_time else text
         notes = [d for d in self.traced.builder.notes]
         if notes:
             text = text.rstrip("\n") + "\n\nfront end\n" + "".join(f"  line {d.line}: {d.text}\n" for d in notes)
@@ -285,7 +328,7 @@ class Kernel:
                     raise CompileError(found)
             self.times["emit"] = time.perf_counter() - began
             self._sources[target] = text
-        return self._sources[target]
+        return "\n".join([self._sources[target], *(k.get_kernel_source(target) for k in self.rest)])
 
     @property
     def kernel_source(self):
@@ -351,6 +394,12 @@ class Kernel:
             )
         return got
 
+    def _tensors(self):
+        return [p for p in self.traced.params if isinstance(p, Buffer)]
+
+    def _builders(self):
+        return [self.traced.builder, *(k.traced.builder for k in self.rest)]
+
     def _bind_sizes(self, views):
         """(symbolic sizes from the tensors that have them as a dimension,
         shapes that differ from those declared); every
@@ -362,6 +411,10 @@ class Kernel:
                 name = getattr(want, "name", None)
                 if name in self.sizes and name not in env:
                     env[name], source[name] = have, (i, d)
+        for i in views.unused:  # a tensor that is not there has no elements
+            for s in self.params[i].shape:
+                if getattr(s, "name", None) in self.sizes:
+                    env.setdefault(s.name, 0)
         missing = [n for n in self.sizes if n not in env]
         if missing:
             raise ArgumentError(f"{self.name}: the size {missing[0]} cannot be read from the tensors given")
@@ -411,15 +464,25 @@ class Kernel:
             return value
         raise ArgumentError(f"{self._who(i)} is {type(value).__name__} {value!r}, wanted a number for {dtype}")
 
+    def _launches(self, other):
+        """The kernels of a call, one for each T.Kernel, for the shapes of the tensors given."""
+        return [k._variant(other) if other else k for k in (self, *self.rest)]
+
     def _accept(self, args, kwargs):
         """The arguments by parameter number, checked: (objects, views of tensors, scalars, sizes, other shapes)."""
         got = self._collect(args, kwargs)
-        views, scalars = {}, {}
+        views, scalars = Given(), {}
         for i, obj in got.items():
             p = self.params[i]
             if p.kind == "scalar":
                 scalars[i] = self._scalar(i, obj)
                 continue
+            if obj is None and not any(b.mentions(self.traced.params[i]) for b in self._builders()):
+                views.unused.append(i)
+                continue
+            if self.traced.params[i].strided and is_tensor(obj) and not view(obj, self._who(i)).contiguous:
+                obj, put_back = packed(obj)
+                views.back += [put_back] * (i in self.written)
             if not is_tensor(obj):
                 raise ArgumentError(f"{self._who(i)} is {type(obj).__name__}, wanted a tensor {p!r}")
             v = views[i] = view(obj, self._who(i))
@@ -431,6 +494,11 @@ class Kernel:
 
     def _launch(self, args, kwargs):
         """The call on a card."""
+        if self.rest or any(p.strided for p in self._tensors()):
+            raise DeviceError(
+                f"{self.name} has several T.Kernel, or a tensor that may have gaps: not on a card yet",
+                "write it with one T.Kernel and contiguous tensors, or run it on the simulated chip: device='sim'",
+            )
         if self._launcher is None or self._launcher.kernel is not self:  # a variant is a copy
             from .device import Launcher
 
@@ -463,9 +531,12 @@ class Kernel:
         if self.device != "sim":
             return self._launch(args, kwargs)
         got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
-        runs = self._variant(other) if other else self
-        runs._run(env, views, scalars)
-        self.last_run = runs.last_run
+        runs = self._launches(other)
+        for k in runs:
+            k._run(env, views, scalars)
+        for put_back in views.back:
+            put_back()
+        self.last_run = runs[0].last_run if len(runs) == 1 else _total([k.last_run for k in runs])
         outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
         return None if not outs else outs[0] if len(outs) == 1 else outs
 
@@ -483,6 +554,9 @@ class Kernel:
                 )
                 views[i] = view(made, self._who(i))
                 results[i] = made
+        for i in views.unused:
+            shape = [evaluate(s, env) for s in self.params[i].shape]
+            views[i] = view(empty_like_kind("numpy", shape, self.params[i].dtype), self._who(i))
         return got, views, scalars, env, other, results, kind
 
     def interpret(self, *args, **kwargs):
@@ -491,7 +565,10 @@ class Kernel:
         from .debug.interpret import interpret_kernel
 
         got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
-        interpret_kernel(self._variant(other) if other else self, views, scalars, env)
+        for k in self._launches(other):
+            interpret_kernel(k, views, scalars, env)
+        for put_back in views.back:
+            put_back()
         outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
         return None if not outs else outs[0] if len(outs) == 1 else outs
 

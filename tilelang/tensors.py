@@ -147,6 +147,21 @@ def check(v, who, dtype, rank, cards=False):
         )
 
 
+def packed(obj):
+    """(a contiguous tensor with the elements of obj, what brings its elements back)."""
+    if _is_torch(obj):
+        made = obj.contiguous()
+        return made, lambda: obj.copy_(made)
+    import numpy
+
+    made = numpy.ascontiguousarray(obj)
+
+    def back():
+        obj[...] = made
+
+    return made, back
+
+
 def empty_like_kind(kind, shape, dtype):
     """A new tensor in the caller's kind."""
     if kind == "torch":

@@ -267,6 +267,7 @@ typedef struct {
   IrExpr *(*leaf)(void *user, IrExpr *e);
   IrBuf *(*buf)(void *user, IrBuf *b);
   void *user;
+  IrExpr *(*load)(void *user, IrExpr *e);
 } Rebuild;
 
 static IrExpr *rebuild(const Rebuild *r, IrExpr *e) {
@@ -276,13 +277,15 @@ static IrExpr *rebuild(const Rebuild *r, IrExpr *e) {
   case EX_INT:
   case EX_FLOAT: return e;
   case EX_VAR: {
-    IrExpr *by = r->leaf(r->user, e);
+    IrExpr *by = r->leaf ? r->leaf(r->user, e) : NULL;
     return by ? by : e;
   }
   case EX_LOAD: {
     IrBuf *b = r->buf ? r->buf(r->user, e->buf) : e->buf;
     for (int i = 0; i < e->n; i++) same &= (arg[i] = rebuild(r, e->idx[i])) == e->idx[i];
-    return same && b == e->buf ? e : ir_load(r->k, b, arg);
+    if (!same || b != e->buf) e = ir_load(r->k, b, arg);
+    IrExpr *by = r->load ? r->load(r->user, e) : NULL;
+    return by ? by : e;
   }
   default:
     for (int i = 0; i < e->n; i++) same &= (arg[i] = rebuild(r, e->arg[i])) == e->arg[i];
@@ -302,7 +305,11 @@ static IrExpr *subst_leaf(void *user, IrExpr *e) {
 
 IrExpr *ir_subst(IrKernel *k, IrExpr *e, const IrVar *v, IrExpr *by) {
   Subst s = {v, by};
-  return rebuild(&(Rebuild){k, subst_leaf, NULL, &s}, e);
+  return rebuild(&(Rebuild){.k = k, .leaf = subst_leaf, .user = &s}, e);
+}
+
+IrExpr *ir_replace_loads(IrKernel *k, IrExpr *e, IrExpr *(*f)(void *user, IrExpr *load), void *user) {
+  return rebuild(&(Rebuild){.k = k, .load = f, .user = user}, e);
 }
 
 /* ---- variables, buffers, statements --------------------------------------------------------------------- */
@@ -463,7 +470,7 @@ static IrBuf *renew_buf(void *user, IrBuf *b) {
 
 static void renew_expr(IrExpr **e, void *user) {
   Renewal *r = user;
-  *e = rebuild(&(Rebuild){r->k, renew_leaf, renew_buf, r}, *e);
+  *e = rebuild(&(Rebuild){.k = r->k, .leaf = renew_leaf, .buf = renew_buf, .user = r}, *e);
 }
 
 static IrVar *renew_var(Renewal *r, IrVar *v, IrStmt *def) {

@@ -176,7 +176,7 @@ typedef enum {
   ST_LET,              /* let %v: t = e        snapshot */
   ST_VAR,              /* var %v: t = e        may be assigned */
   ST_ASSIGN,           /* %v = e */
-  ST_STORE,            /* %b[i, j] = e   or += e (accumulate) */
+  ST_STORE,            /* %b[i, j] = e   or += e (accumulate), += e atomic */
   ST_FOR,              /* for %i in lo..hi [step s] [pipeline(n)] { } */
   ST_PARALLEL,         /* parallel %i: n, %j: m { stores, ifs and lets }   source only */
   ST_IF,
@@ -243,7 +243,7 @@ struct IrStmt {
     struct { IrVar **vars; IrExpr **ext; int32_t n; } par;
     struct { IrExpr *cond; } test;                /* if, while */
     struct { IrVar *var; IrExpr *value; } set;    /* let, var, assign */
-    struct { IrBuf *buf; IrExpr **idx; IrExpr *value; bool accumulate; } store;
+    struct { IrBuf *buf; IrExpr **idx; IrExpr *value; bool accumulate, atomic; } store;
     struct { IrBuf *buf; } alloc;
     struct { Pipe src, dst; IrExpr *id; int32_t mode; } sync; /* barrier, cross_*: src only */
   };
@@ -298,6 +298,8 @@ static inline bool ir_is_const(const IrExpr *e) { return e->op == EX_INT; }
 bool ir_expr_equal(const IrExpr *a, const IrExpr *b); /* structural */
 /* e with every occurrence of v replaced. */
 IrExpr *ir_subst(IrKernel *k, IrExpr *e, const IrVar *v, IrExpr *by);
+/* e with every load that f has something else for replaced; f returns NULL to keep it. Inner loads come first. */
+IrExpr *ir_replace_loads(IrKernel *k, IrExpr *e, IrExpr *(*f)(void *user, IrExpr *load), void *user);
 
 IrVar *ir_new_var(IrKernel *k, const char *name, DType t, VarKind kind, Loc loc); /* name made unique */
 IrBuf *ir_new_buf(IrKernel *k, const char *name, DType t, Space s, int rank, IrExpr **shape, Loc loc);

@@ -145,6 +145,7 @@ static void put_stmt(Text *t, const IrStmt *s) {
     put_list(t, s->store.idx, s->store.buf->rank);
     put_field(t, "value", s->store.value);
     text_printf(t, ",\"accumulate\":%s", s->store.accumulate ? "true" : "false");
+    if (s->store.atomic) text_put(t, ",\"atomic\":true");
     break;
   case ST_FOR:
     put_name(t, "var", s->loop.var->name);

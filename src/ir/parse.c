@@ -587,6 +587,7 @@ static IrStmt *read_store_or_assign(Parser *p, Loc loc) {
     s->store.accumulate = accept(p, "+=");
     if (!s->store.accumulate) expect(p, "=");
     s->store.value = ir_cast(p->k, e->buf->type, read_expr(p));
+    s->store.atomic = s->store.accumulate && accept_word(p, "atomic");
     return s;
   }
   uint32_t id = lookup(p);

@@ -187,6 +187,7 @@ static void put_head(Text *t, const IrStmt *s) {
     }
     text_put(t, s->store.accumulate ? "] += " : "] = ");
     put_expr(t, s->store.value, 0, false);
+    if (s->store.atomic) text_put(t, " atomic");
     break;
   case ST_FOR:
     text_printf(t, "for %%%s in ", s->loop.var->name);

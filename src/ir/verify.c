@@ -532,6 +532,11 @@ static void check_store(Verifier *v, const IrStmt *s) {
   if (s->store.value->type != s->store.buf->type)
     report(v, DIAG_INTERNAL, "an element of %%%s gets a value of dtype %s", s->store.buf->name,
            tname(s->store.value->type));
+  if (s->store.atomic && (!v->par || s->store.buf->space != SPACE_GM)) {
+    Diag *g = bad(v, ATOMIC_STORE, "an atomic addition to %%%s in %s%s", s->store.buf->name,
+                  space_info[s->store.buf->space].name, v->par ? "" : ", outside `parallel`");
+    diag_fix(v->d, g, "leave `atomic` out: a block is alone with its memories; or `parallel %%i: 1 { }` around it");
+  }
   check_element(v, s->store.buf, s->store.idx);
   v->buf_written[ir_root(s->store.buf)->id] = true;
 }

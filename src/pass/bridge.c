@@ -8,7 +8,7 @@
  *
  * The accumulator's twin keeps adding over the loops around the product in which nothing else touches x, so the
  * hand-over happens once after them. Where the product overwrites x, or x was just cleared, the copy goes straight to
- * x. Declared memories are not bridged. */
+ * x. Declared memories are not bridged. Operands of 8-bit floats get a twin in float16 first. */
 #include "scope.h"
 
 typedef struct { PassCtx *p; IrKernel *k; Use *use; IrBuf **l1; uint32_t n; } Ctx;
@@ -144,7 +144,29 @@ static bool bridge_stmt(IrStmt *s, void *user) {
   return true;
 }
 
+/* An operand of 8-bit floats, where the cube does not multiply them: as float16, which holds each of its values. */
+static bool widen(IrStmt *s, void *user) {
+  PassCtx *p = user;
+  Ctx c = {.p = p, .k = p->k};
+  for (int i = 0; i < 2 && s->op == OP_GEMM; i++) {
+    IrRegion *r = &s->args[i].region;
+    bool bytes = r->buf->type == DT_E4M3 || r->buf->type == DT_E5M2;
+    if (!bytes || !undeclared(r->buf) || arch_product(p->arch, r->buf->type) != DTYPE_COUNT) continue;
+    IrBuf *wide = twin(&c, r->buf, "f16", SPACE_FRAGMENT, r, s->loc);
+    wide->type = DT_F16;
+    wide->why = "the values of 8-bit floats, for the cube";
+    IrRegion to = ir_whole(p->k, wide);
+    IrArg args[2] = {ir_arg_region(*r), ir_arg_region(to)};
+    ir_insert_before(s, ir_new_op(p->k, OP_COPY, s->loc, 2, args));
+    *r = to;
+    pass_remark(p, "bridge", s->loc, "the cube does not multiply %s: %%%s holds the operand as f16",
+                dtype_info[args[0].region.buf->type].name, wide->name);
+  }
+  return true;
+}
+
 bool pass_bridge(PassCtx *p) {
+  ir_walk(&p->k->body, widen, p);
   Ctx c = {p, p->k, scope_uses(p), arena_array(p->arena, IrBuf *, p->k->bufs.len + 1), p->k->bufs.len};
   ir_walk(&p->k->body, bridge_stmt, &c);
   for (uint32_t i = 1; i < c.n; i++) {

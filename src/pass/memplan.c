@@ -238,6 +238,15 @@ static bool hand_overlap(Ctx *c, Life **list, int n) {
       diag_fix(c->p->diags, g, "use address %lld", (long long)round_up(a->addr, align));
       return false;
     }
+    int64_t end = a->addr + list[i]->bytes, room = c->p->arch->space[a->space].physical;
+    if (list[i]->by_hand && end > room) {
+      Diag *g = diag_add(c->p->diags, DIAG_MEM_OUTSIDE, a->loc,
+                         "%%%s stands at bytes %lld to %lld of %s, which has %lld", a->name, (long long)a->addr,
+                         (long long)end - 1, space_info[a->space].name, (long long)room);
+      diag_fix(c->p->diags, g, list[i]->bytes > room ? "make it smaller" : "use an address up to %lld",
+               (long long)((room - list[i]->bytes) / align * align));
+      return false;
+    }
     for (int j = 0; j < i && list[i]->by_hand; j++) hand_clash(c, list[j], list[i]);
   }
   return true;

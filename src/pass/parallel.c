@@ -428,12 +428,14 @@ static void find_accumulation(Par *v, Work *w) {
   if (is_element(w, e->arg[0])) rest = e->arg[1];
   else if (is_element(w, e->arg[1]) && e->op != EX_SUB) rest = e->arg[0];
   if (!rest || par_reads_buf(rest, w->buf)) return;
-  if (e->op == EX_SUB && gone) {
+  /* at places that an expression names, several iterations may meet too */
+  bool meet = gone || (par_left_axes(v, w) && !par_classify(v, w->buf, w->idx, ~0u).ok);
+  if (e->op == EX_SUB && meet) {
     rest = ir_unary(v->k, EX_NEG, rest);
     w->kind = WORK_SUM;
   } else if (e->op == EX_ADD) {
     w->kind = WORK_SUM;
-  } else if (gone && (e->op == EX_MAX || e->op == EX_MIN)) {
+  } else if (meet && (e->op == EX_MAX || e->op == EX_MIN)) {
     w->kind = e->op == EX_MAX ? WORK_MAX : WORK_MIN;
   } else {
     return;
@@ -534,16 +536,16 @@ static void run_work(Par *v, Work *w) {
     return;
   }
   for (int i = 0; i < v->n; i++) /* an index that stands nowhere: as many equal terms */
-    if (w->kind == WORK_SUM && !(right >> i & 1))
+    if (w->kind == WORK_SUM && !(right >> i & 1) && !ir_is_int(v->ax[i].ext, 1))
       w->value = ir_binary(v->k, EX_MUL, w->value, ir_cast(v->k, w->value->type, v->ax[i].ext));
   for (int i = v->n - 1; i >= 0; i--) {
     if (ir_is_int(v->ax[i].ext, 1)) *w = par_work_subst(v, w, v->ax[i].var, ir_i32(v->k, 0));
     if (ir_is_int(v->ax[i].ext, 1) || !(right >> i & 1)) drop_axis(v, i);
   }
   for (int i = 0; i < v->n; i++) v->ax[i].cap = cap_of(v, v->ax[i].var, v->ax[i].ext, w);
-  if (par_gemm_statement(v, w)) return;
-  if (w->kind == WORK_SUM && w->spelled) start_at_zero(v, w);
-  if (guarded_gm(v, w)) {
+  if (!w->atomic && par_gemm_statement(v, w)) return;
+  if (!w->atomic && w->kind == WORK_SUM && w->spelled) start_at_zero(v, w);
+  if (!w->atomic && guarded_gm(v, w)) {
     par_scalar_statement(
         v, w, "a condition leaves out elements of a tensor in global memory",
         "store to a tile under the condition and copy the tile, or compare the indices with the tensor's own extents");
@@ -565,7 +567,8 @@ static void define_old(Par *v, Work *w) {
 
 static void store(Par *v, IrStmt *s, IrExpr *guard) {
   bool adds = s->store.accumulate;
-  Work w = {.kind = adds ? WORK_SUM : WORK_SET, .buf = s->store.buf, .guard = guard, .spelled = adds};
+  Work w = {.kind = adds ? WORK_SUM : WORK_SET, .buf = s->store.buf, .guard = guard, .spelled = adds,
+            .atomic = s->store.atomic};
   v->loc = s->loc;
   w.idx = arena_array(v->p->arena, IrExpr *, w.buf->rank);
   for (int d = 0; d < w.buf->rank; d++) w.idx[d] = apply_lets(v, s->store.idx[d]);
@@ -668,7 +671,7 @@ static void nested(Par *v, IrBlock *from, IrBlock *to, IrExpr *guard) {
 
 static bool same_place(const IrStmt *a, const IrStmt *b) {
   if (a->op != ST_STORE || b->op != ST_STORE || a->store.buf != b->store.buf ||
-      a->store.accumulate != b->store.accumulate)
+      a->store.accumulate != b->store.accumulate || a->store.atomic != b->store.atomic)
     return false;
   for (int d = 0; d < a->store.buf->rank; d++)
     if (!ir_expr_equal(a->store.idx[d], b->store.idx[d])) return false;
@@ -848,9 +851,25 @@ static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
   if (loops) run_block(p, &loops->body, n_names);
 }
 
+/* An atomic addition in a loop that stayed a loop: a parallel of one iteration around it. */
+static IrStmt *alone(PassCtx *p, IrStmt *s) {
+  IrStmt *par = ir_new_stmt(p->k, ST_PARALLEL, s->loc);
+  par->par.n = 1;
+  par->par.vars = arena_array(p->arena, IrVar *, 1);
+  par->par.ext = arena_array(p->arena, IrExpr *, 1);
+  par->par.vars[0] = ir_new_var(p->k, "one", DT_I32, VAR_LOOP, s->loc);
+  par->par.vars[0]->def = par;
+  par->par.ext[0] = ir_i32(p->k, 1);
+  ir_insert_before(s, par);
+  ir_remove(s);
+  ir_append(&par->body, s);
+  return par;
+}
+
 static void run_block(PassCtx *p, IrBlock *b, int *n_names) {
   for (IrStmt *s = b->first, *next; s; s = next) {
     next = s->next;
+    if (s->op == ST_STORE && s->store.atomic) s = alone(p, s);
     if (s->op == ST_PARALLEL) {
       run_parallel(p, s, n_names);
       continue;

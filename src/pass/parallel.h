@@ -70,6 +70,7 @@ typedef struct {
   IrExpr *guard; /* NULL or a condition that depends on the axes */
   bool fresh;    /* the destination of a sum holds nothing yet */
   bool spelled;  /* the source accumulates: nothing written before means zero */
+  bool atomic;   /* a sum into a tensor that other blocks add to as well */
 } Work;
 
 typedef struct {

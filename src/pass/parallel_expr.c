@@ -361,7 +361,15 @@ static IrBuf *compare_mask(Par *v, IrExpr *e, uint32_t span, bool *swap) {
     if (mode == CMP_GE || mode == CMP_LT) r = ir_binary(k, EX_MAX, l, r);
     mode = CMP_EQ;
   }
-  Val a = par_whole(v, par_eval(v, l, NULL), span), b = par_whole(v, par_eval(v, r, NULL), span);
+  Val a = par_eval(v, l, NULL), b = par_eval(v, r, NULL);
+  bool whole_numbers = t == DT_F32 && !dtype_is_float(e->arg[0]->type) && !dtype_is_float(e->arg[1]->type);
+  if (whole_numbers && !a.scalar && !b.scalar && a.span != span && b.span != span) {
+    /* neither is a whole tile, as in i >= j: one tile of the differences, whose sign is exact */
+    a = emit_binary(v, OP_SUB, a, b, t, NULL);
+    b = scalar_val(ir_float(k, t, 0));
+  }
+  a = par_whole(v, a, span);
+  b = par_whole(v, b, span);
   if (a.scalar) {
     Val c = a;
     a = b;

@@ -39,6 +39,24 @@ Work par_work_subst(Par *v, const Work *w, const IrVar *var, IrExpr *by) {
   return r;
 }
 
+static IrRegion element(Par *v, IrBuf *b, IrExpr *const *idx) {
+  IrRegion r = ir_whole(v->k, b);
+  for (int d = 0; d < b->rank; d++) {
+    r.off[d] = idx[d];
+    r.ext[d] = ir_i32(v->k, 1);
+  }
+  return r;
+}
+
+/* A tile of one element that holds a value: what the DMA takes. */
+static IrRegion one_element(Par *v, IrExpr *value) {
+  IrExpr *idx[MAX_AXES];
+  IrBuf *t = par_new_tile(v, SPACE_UB, value->type, 0);
+  for (int d = 0; d < t->rank; d++) idx[d] = ir_i32(v->k, 0);
+  par_emit_store(v, t, idx, value, false);
+  return element(v, t, idx);
+}
+
 /* The whole statement, element by element. */
 void par_scalar_statement(Par *v, const Work *w, const char *why, const char *fix) {
   IrExpr *at[MAX_AXES], *idx[IR_MAX_RANK];
@@ -62,19 +80,34 @@ void par_scalar_statement(Par *v, const Work *w, const char *why, const char *fi
   if (guard) {
     par_enter_if(v, par_at_loops(v, all, at, guard));
   }
-  IrExpr *value = par_clamp_loads(v, w->value);
+  IrExpr *value = par_clamp_loads(v, ir_cast(v->k, w->buf->type, w->value));
   if (w->kind == WORK_MAX || w->kind == WORK_MIN)
     value = ir_binary(v->k, w->kind == WORK_MAX ? EX_MAX : EX_MIN, ir_load(v->k, w->buf, w->idx), value);
   for (int d = 0; d < w->buf->rank; d++) idx[d] = par_at_loops(v, all, at, w->idx[d]);
-  par_emit_store(v, w->buf, idx, par_at_loops(v, all, at, value), sums);
+  value = par_at_loops(v, all, at, value);
+  if (w->atomic) {
+    IrRegion one = one_element(v, value);
+    par_emit(v, OP_ATOMIC_ADD, 2, reg(one), reg(element(v, w->buf, idx)));
+  } else {
+    par_emit_store(v, w->buf, idx, value, sums);
+  }
   v->cur = outer;
 }
 
-/* Copies a tile to elements that are no box. */
+/* What brings a row of values to its place. */
+static StmtOp row_op(const Work *w) {
+  if (w->kind == WORK_SET) return OP_COPY;
+  if (w->buf->space == SPACE_GM) return OP_ATOMIC_ADD;
+  return w->kind == WORK_SUM ? OP_ADD : w->kind == WORK_MAX ? OP_MAX : OP_MIN;
+}
+
+/* Copies a tile to elements that are no box, or combines it with them: one after the other, as two may be the same. */
 static void scatter(Par *v, const Work *w, Val x, const Access *a) {
   uint32_t span = par_left_axes(v, w), serial = span;
   Access row;
-  int last = x.scalar || x.span != span ? -1 : par_row_axis(v, w->buf, w->idx, span, &row);
+  bool extreme = w->kind == WORK_MAX || w->kind == WORK_MIN;
+  bool alone = x.scalar || x.span != span || (extreme && w->buf->space == SPACE_GM);
+  int last = alone ? -1 : par_row_axis(v, w->buf, w->idx, span, &row);
   IrExpr *at[MAX_AXES];
   if (last >= 0) serial &= ~(1u << last);
   else par_warn_scalar(v, span, a->why, a->fix);
@@ -89,7 +122,9 @@ static void scatter(Par *v, const Work *w, Val x, const Access *a) {
       from.off[d] = ir_binary(v->k, EX_ADD, from.off[d], at[i]);
       from.ext[d] = ir_i32(v->k, 1);
     }
-    par_emit(v, OP_COPY, 2, reg(from), reg(row.r));
+    StmtOp op = row_op(w);
+    if (op == OP_COPY || op == OP_ATOMIC_ADD) par_emit(v, op, 2, reg(from), reg(row.r));
+    else par_emit(v, op, 3, reg(row.r), reg(from), reg(row.r));
     pass_remark(v->p, "parallel", v->loc, "%s: one copy a row", a->why);
   } else {
     IrExpr *idx[IR_MAX_RANK], *value = x.scalar;
@@ -106,7 +141,10 @@ static void scatter(Par *v, const Work *w, Val x, const Access *a) {
       par_enter_if(v, par_at_loops(v, span, at, in));
     }
     for (int d = 0; d < w->buf->rank; d++) idx[d] = par_at_loops(v, span, at, w->idx[d]);
-    par_emit_store(v, w->buf, idx, value, false);
+    if (extreme)
+      value = ir_binary(v->k, w->kind == WORK_MAX ? EX_MAX : EX_MIN, ir_load(v->k, w->buf, idx), value);
+    if (w->atomic) par_emit(v, OP_ATOMIC_ADD, 2, reg(one_element(v, value)), reg(element(v, w->buf, idx)));
+    else par_emit_store(v, w->buf, idx, value, w->kind == WORK_SUM);
   }
   v->cur = outer;
 }
@@ -191,10 +229,29 @@ static bool multiply_add(Par *v, const Work *w, IrExpr *val, const Access *to) {
   return true;
 }
 
+/* A sum, maximum or minimum at places that an index tile or an expression names: several terms may meet in one. */
+static void irregular(Par *v, const Work *w, const Access *to) {
+  IrExpr *val = ir_cast(v->k, w->buf->type, w->value);
+  if (w->guard) val = ir_select(v->k, w->guard, val, par_neutral(v, w->kind, w->buf->type));
+  if (w->fresh) {
+    Work zero = *w;
+    zero.kind = WORK_SET;
+    scatter(v, &zero, (Val){.scalar = ir_int(v->k, w->buf->type, 0), .type = w->buf->type}, to);
+  }
+  Val x = par_eval(v, val, NULL);
+  x = x.scalar ? par_filled(v, x.scalar, w->buf->type, v->full) : par_whole(v, x, v->full);
+  scatter(v, w, x, to);
+  par_release(v, x.temp);
+}
+
 static void elementwise(Par *v, const Work *w) {
   IrKernel *k = v->k;
   IrExpr *val = ir_cast(k, w->buf->type, w->value), *old = ir_load(k, w->buf, w->idx);
   Access to = par_classify(v, w->buf, w->idx, ~0u);
+  if (w->kind != WORK_SET && !to.ok && v->full) {
+    irregular(v, w, &to);
+    return;
+  }
   bool adds = w->kind == WORK_SUM && !w->fresh;
   if (adds && !w->guard && multiply_add(v, w, val, &to)) return;
   if (adds) val = ir_binary(k, EX_ADD, old, val);
@@ -270,9 +327,36 @@ static void reduction(Par *v, const Work *w, uint32_t left, uint32_t gone) {
   par_release(v, x.temp);
 }
 
+/* A sum that other blocks add to as well: the terms of this block in a tile, and that tile by a DMA that adds. */
+static void atomic_sum(Par *v, const Work *w, uint32_t left, uint32_t gone) {
+  IrExpr *val = ir_cast(v->k, w->buf->type, w->value);
+  Access to = par_classify(v, w->buf, w->idx, ~0u);
+  if (!gone && !w->guard && to.ok && val->op == EX_LOAD && val->buf->space != SPACE_GM) {
+    Access from = par_classify(v, val->buf, val->idx, ~0u);
+    if (from.ok && from.span == left) {
+      par_emit(v, OP_ATOMIC_ADD, 2, reg(from.r), reg(to.r));
+      return;
+    }
+  }
+  Val x = par_take(v, w->buf->type, left);
+  Work sum = *w;
+  sum.atomic = false;
+  sum.fresh = true;
+  sum.buf = x.temp;
+  sum.idx = par_tile_load(v, x.temp, left)->idx;
+  if (gone) reduction(v, &sum, left, gone);
+  else elementwise(v, &sum);
+  v->full = left;
+  v->gm.len = 0;
+  if (!to.ok) scatter(v, w, x, &to);
+  else par_emit(v, OP_ATOMIC_ADD, 2, reg(x.r), reg(to.r));
+  par_release(v, x.temp);
+}
+
 void par_vector_statement(Par *v, const Work *w) {
   uint32_t left = par_left_axes(v, w), right = par_axes_of(v, w->value) | (w->guard ? par_axes_of(v, w->guard) : 0);
   v->full = left;
-  if (right & ~left) reduction(v, w, left, right & ~left);
+  if (w->atomic) atomic_sum(v, w, left, right & ~left);
+  else if (right & ~left) reduction(v, w, left, right & ~left);
   else elementwise(v, w);
 }

@@ -47,6 +47,7 @@ typedef bool (*PassObserver)(const Pass *done, PassCtx *p, double seconds, void 
 /* Runs all passes, or those up to and including `last`; verifies after each. */
 bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user);
 
+bool pass_scalars(PassCtx *p);
 bool pass_bridge(PassCtx *p);
 bool pass_scope(PassCtx *p);
 bool pass_parallel(PassCtx *p);

@@ -8,6 +8,7 @@
 const Pass pass_table[] = {
     {"parallel", pass_parallel, 0, FACT_TILES, 0,
      "T.Parallel to tile ops: matrix products, vector expressions, reductions"},
+    {"scalars", pass_scalars, FACT_TILES, 0, 0, "scalars that both sides may need leave the memories of one side"},
     {"bridge", pass_bridge, FACT_TILES, 0, 0, "buffers that cube and vector cores both work on get a twin"},
     {"scope", pass_scope, FACT_TILES, FACT_SPACES, 0, "a memory and a layout for every buffer"},
     {"split", pass_split, FACT_SPACES, FACT_SIDES, 0, "statements to the cube and the vector side"},

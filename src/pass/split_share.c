@@ -74,15 +74,18 @@ static int partner_of_rows(const IrRegion *ub, const IrRegion *other) {
   return -1;
 }
 
-/* Whole bytes of a mask [R, N / 8] go with each row of a tile [R, N]; a mask of one run is cut nowhere. */
-static void tie_mask(Share *h, const IrRegion *mask, const IrRegion *tile) {
-  int64_t bits = 8, row = 1;
+/* Whole bytes of a mask [R, N / 8] go with each row of a tile [R, N]; of a mask that is one run, half of the bytes are
+ * the bits of half of the rows, where it holds no others. */
+static void tie_mask(Share *h, const IrStmt *s, const IrRegion *mask, const IrRegion *tile) {
+  int64_t bits = 8, row = 1, all = 1;
   bool rows = mask->buf->rank > 1 && mask->buf->rank == tile->buf->rank && ir_expr_equal(mask->ext[0], tile->ext[0]);
   for (int d = 1; rows && d < tile->buf->rank; d++) {
     rows = ir_is_const(mask->ext[d]) && ir_is_const(tile->ext[d]);
     if (rows) bits *= mask->ext[d]->i, row *= tile->ext[d]->i;
   }
-  if (rows && bits == row) tie(h, mask->buf, tile->buf);
+  for (int d = 0; d < tile->buf->rank; d++) all = ir_is_const(tile->ext[d]) ? all * tile->ext[d]->i : 0;
+  bool run = mask->buf->rank == 1 && all && all % 16 == 0 && ir_is_int(mask->ext[0], all / 8);
+  if ((rows && bits == row) || (run && !ir_attr(s, ATTR_MASKREP))) tie(h, mask->buf, tile->buf);
   else forbid(h, mask->buf), forbid(h, tile->buf);
 }
 
@@ -126,7 +129,17 @@ static void check_op(Share *h, const IrStmt *s) {
     else forbid(h, s->args[0].region.buf);
     return;
   case OP_FILL: return;
-  case OP_ARANGE: forbid(h, out->region.buf); return;
+  case OP_ARANGE:
+    if (!is_column(&out->region)) forbid(h, out->region.buf);
+    return;
+  case OP_COMPARE: {
+    const IrArg *a = &s->args[0], *b = &s->args[1];
+    if (is_ub(b) && ir_is_int(a->region.ext[0], 1)) a = &s->args[1];
+    tie_mask(h, s, &out->region, &a->region);
+    for (int i = 0; i < 2; i++)
+      if (is_ub(&s->args[i]) && &s->args[i] != a) tie_elementwise(h, &s->args[i].region, &a->region);
+    return;
+  }
   case OP_ROW_SUM:
   case OP_ROW_MAX:
   case OP_ROW_MIN:
@@ -147,14 +160,10 @@ static void check_op(Share *h, const IrStmt *s) {
     for (int i = 0; i < s->n_args; i++)
       if (is_ub(&s->args[i])) forbid(h, s->args[i].region.buf);
     return;
-  case OP_COMPARE:
-    if (is_ub(&s->args[0])) tie_mask(h, &out->region, &s->args[0].region);
-    if (is_ub(&s->args[1])) tie_elementwise(h, &s->args[1].region, &s->args[0].region);
-    return;
   default:
     for (int i = 0; i < n_in; i++) {
       if (!is_ub(&s->args[i])) continue;
-      if (s->op == OP_SELECT && i == 0 && !ir_attr(s, ATTR_MASKREP)) tie_mask(h, &s->args[i].region, &out->region);
+      if (s->op == OP_SELECT && i == 0 && !ir_attr(s, ATTR_MASKREP)) tie_mask(h, s, &s->args[i].region, &out->region);
       else tie_elementwise(h, &s->args[i].region, &out->region);
     }
   }
@@ -189,6 +198,12 @@ static void halve_regions(Share *h, IrStmt *s) {
         other->ext[d] = ir_i32(h->k, half);
       }
     }
+  }
+  if (s->op == OP_ARANGE && h->shared[s->args[2].region.buf->id]) { /* the second core begins in the middle */
+    IrExpr *rows = ir_binary(h->k, EX_MUL, ir_var(h->k, h->k->vid), ir_i32(h->k, s->args[2].region.ext[0]->i / 2)),
+           *step = s->args[1].scalar;
+    s->args[0].scalar = ir_binary(h->k, EX_ADD, s->args[0].scalar,
+                                  ir_binary(h->k, EX_MUL, ir_cast(h->k, step->type, rows), step));
   }
   for (int i = 0; i < s->n_args; i++)
     if (is_ub(&s->args[i]) && h->shared[s->args[i].region.buf->id])

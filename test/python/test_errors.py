@@ -91,7 +91,7 @@ def test_unknown_name():
 
 def test_refused_names():
     check(lambda: T.wgmma_gemm, "TL1002", "a feature of GPUs")
-    check(lambda: T.alloc_reducer, "TL1002", "T.alloc_reducer is refused")
+    check(lambda: T.atomic_max, "TL1002", "T.atomic_max is refused")
 
 
 def test_python_if_outside_a_kernel():
@@ -142,11 +142,10 @@ def test_outside_a_kernel():
         @T.prim_func
         def f(X: T.Tensor((4,), "float32")):
             with T.Kernel(1) as bx:
-                pass
-            with T.Kernel(1) as bx:
-                pass
+                with T.Kernel(1) as by:
+                    pass
 
-    check(two, "TL1006", "a second T.Kernel")
+    check(two, "TL1006", "T.Kernel inside T.Kernel")
 
 
 def test_grid():

@@ -390,3 +390,89 @@ def test_conformance_report(tmp_path):
     p = run(*args, cwd=tmp_path)  # an interrupted run goes on
     assert p.stdout.count("good.py") == 1 and "wrong.py" not in p.stdout.splitlines()[0]
     assert json.loads((out / "report.json").read_text())["summary"] == data["summary"]
+
+
+def test_the_word_cuda_everywhere():
+    before = [torch.cuda.is_available, torch.cuda.get_device_capability, torch.Tensor.cuda, torch.Tensor.pin_memory]
+    with sim.simulated():
+        assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (8, 0)
+        assert torch.device("cuda:0").type == "cpu" and torch.zeros(2, device="cuda").device.type == "cpu"
+        assert torch.zeros(2, device=0).device.type == "cpu" and torch.empty(2, pin_memory=True).shape == (2,)
+        x = torch.zeros(4)
+        for y in (x.cuda(), x.to("cuda"), x.to(0)):
+            y += 1
+            assert x.sum() == 0
+        assert torch.nn.Linear(2, 2).cuda().weight.device.type == "cpu"
+        torch.manual_seed(7)
+        a = torch.randn(3, device="cuda")
+        torch.cuda.manual_seed(7)
+        assert torch.equal(a, torch.randn(3))
+        assert torch.cuda.get_device_properties(0).multi_processor_count == 24
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        end.record()
+        torch.cuda.synchronize()
+        assert start.elapsed_time(end) >= 0
+    assert before == [
+        torch.cuda.is_available, torch.cuda.get_device_capability, torch.Tensor.cuda, torch.Tensor.pin_memory
+    ]  # fmt: skip
+    assert not torch.cuda.is_available()
+
+
+MAINLINE = """
+import argparse, sys
+import torch
+import tilelang
+import tilelang.language as T
+import tilelang.testing
+from tilelang.carver.arch import driver
+from tilelang.language.fp8 import determine_fp8_type
+from tilelang.layout import make_swizzled_layout
+from tilelang.tileop.base import GemmWarpPolicy
+from tilelang.transform import simplify_prim_func
+from tilelang.utils.tensor import torch_assert_close
+from tvm import DataType, tirx
+
+@tilelang.jit(pass_configs={tilelang.PassConfigKey.TL_DISABLE_TMA_LOWER: True, "tl.disable_warp_specialized": True})
+def scale(X, block: int):
+    M, N = T.const("M, N")
+    X: T.Tensor((M, N), T.float16)
+    Y = T.empty((M, N), T.float16)
+    with T.Kernel(T.ceildiv(M, block), threads=128) as bx:
+        x = T.alloc_shared((block, N), T.float16)
+        T.annotate_layout({x: make_swizzled_layout(x)})
+        T.copy(X[bx * block, 0], x)
+        for i, j in T.Parallel(block, N):
+            x[i, j] = x[i, j] * tirx.const(2, T.float16)
+        T.copy(x, Y[bx * block, 0])
+    return Y
+
+@tilelang.testing.requires_cuda
+@tilelang.testing.requires_cuda_compute_version_le(8, 9)
+def test_runs():
+    x = torch.randn(64, 32, device="cuda", dtype=DataType("float16").as_torch())
+    torch_assert_close(scale(x, block=16), x * 2)
+
+@tilelang.testing.requires_cuda_compute_version_ge(9, 0)
+def test_other_cards():
+    assert False
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser()
+    p.add_argument("--c", type=int, default=1)
+    assert p.parse_args().c == 3 and driver.get_num_sms() == 24 and determine_fp8_type() == "float8_e4m3fn"
+    test_runs()
+    assert "half" in scale.get_kernel_source()
+    try:
+        tirx.IndexMap
+    except AttributeError as e:
+        print(e)
+"""
+
+
+def test_a_mainline_program_runs_unchanged(tmp_path):
+    (tmp_path / "test_program.py").write_text(MAINLINE)
+    p = run("-W", "error", "-m", "tilelang.sim", "test_program.py", "--c", "3", cwd=tmp_path)
+    assert p.returncode == 0 and "tvm.tirx.IndexMap is a part of TVM" in p.stdout, p.stderr
+    p = run("-m", "tilelang.sim", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_program.py", cwd=tmp_path)
+    assert "1 passed, 1 skipped" in p.stdout, p.stdout + p.stderr

@@ -5,11 +5,13 @@ A configuration that does not compile, faults or gives other numbers than the re
 them: on the simulated chip those of its clock; "by" says which.
 """
 
+import contextlib
 import functools
 import inspect
 
 from ..errors import ArgumentError, CompileError, TileLangError
 from ..jit import JITFunction
+from ..tensors import is_tensor
 from ..profiler import TensorSupplyType, agree, do_bench, make_inputs
 
 
@@ -49,14 +51,17 @@ class AutoTuner:
         configs = self.configs if callable(self.configs) else self._configs(args, kwargs)
         if not callable(configs) and all(set(c) <= given for c in configs) or callable(configs) and needed <= given:
             return self.jit(*args, **kwargs)
-        key = (repr(args), repr(sorted(kwargs.items())))
+        key = (*map(_key, args), *((k, _key(v)) for k, v in sorted(kwargs.items())))
         if key not in self.found:
             self.found[key] = self._tune(args, kwargs, self._configs(args, kwargs))
-        return self.found[key]
+        best = self.found[key]
+        return self.jit(*args, **{**kwargs, **best.config}) if self.jit.style == "eager" else best
 
     def _tune(self, args, kwargs, configs):
         tried, best = [], None
-        reference = Reference(self.options)
+        eager = self.jit.style == "eager"
+        tensors = [_copied(v) for v in (*args, *kwargs.values()) if is_tensor(v)] if eager else None
+        reference = Reference(self.options, tensors or None)
         for config in configs:
             entry = {"config": config}
             tried.append(entry)
@@ -80,23 +85,48 @@ class AutoTuner:
         return kernel
 
 
+def _key(v):
+    return (tuple(v.shape), str(v.dtype)) if is_tensor(v) else repr(v)
+
+
+def _copied(v):
+    """A tensor that kernels may write to."""
+    return v.clone() if hasattr(v, "clone") else v.copy()
+
+
 def _reason(e):
     if isinstance(e, CompileError) and e.errors:
         return f"{e.errors[0].code}: {e.errors[0].text}"
     return f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"
 
 
+_given = []  # of set_autotune_inputs, innermost last
+
+
+@contextlib.contextmanager
+def set_autotune_inputs(*inputs):
+    """`with set_autotune_inputs(a, b):` - kernels that are tuned inside are measured with these tensors."""
+    _given.append(list(inputs[0]) if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else list(inputs))
+    try:
+        yield
+    finally:
+        _given.pop()
+
+
 class Reference:
     """Inputs and expected results, made once."""
 
-    def __init__(self, options):
+    def __init__(self, options, tensors=None):
+        """`tensors`: of the call that is tuned, where there is one; else inputs are made."""
+        self.tensors = tensors
         self.options, self.inputs, self.wanted, self.latency = options, None, None, None
 
     def measure(self, kernel):
         """(milliseconds, by which clock) of a kernel that gives the right numbers."""
         o = self.options
         if self.inputs is None or not o["cache_input_tensors"]:
-            supply = o["supply_prog"]
+            given = _given[-1] if _given else self.tensors
+            supply = (lambda params: given) if given is not None else o["supply_prog"]
             params = [kernel.params[i] for i in kernel.inputs]
             self.inputs = list(supply(params)) if supply else make_inputs(kernel, o["supply_type"])
             self.wanted = None
@@ -135,4 +165,4 @@ def autotune(func=None, *, configs, warmup=25, rep=100, timeout=100, supply_type
     return wrap if func is None else wrap(func)
 
 
-__all__ = ["AutoTuner", "autotune"]
+__all__ = ["AutoTuner", "autotune", "set_autotune_inputs"]

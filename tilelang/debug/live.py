@@ -27,7 +27,7 @@ def node_of(s, loc):
     if kind == "assign":
         return Node(kind, loc, var=head[0], value=head[2])
     if kind == "store":
-        target, sign, value = head
+        target, sign, value = head[:3]
         return Node(kind, loc, buf=target.buf, idx=target.idx, value=value, accumulate=sign == " += ")
     if kind == "if":
         alt = [node_of(x, x.loc) for x in s.alt or ()]
@@ -81,10 +81,11 @@ class Live(Builder):
 
     live = True
 
-    def __init__(self, name, where, eager, lane):
+    def __init__(self, name, where, eager, lane, launch=0):
         self.lane = lane
+        self.launches = launch  # launches still to pass over
         super().__init__(name, where, eager)
-        self.muted = 0  # blocks open that do not run: another core's, a condition that is false
+        self.muted = int(launch > 0)  # blocks open that do not run: another core's, a condition that is false
         self.collecting = 0
         self.stack = []
         self.nth = self.more = None  # the iteration a loop is to open; does it exist?
@@ -110,6 +111,19 @@ class Live(Builder):
         self._vid = var
         if var is not None:
             self.lane.env[id(var)] = self.lane.vid
+
+    def next_launch(self):
+        self.launches -= 1
+        self.muted = int(self.launches != 0)
+        self.top = []
+        self.blocks, self.views, self.ifs, self.stack = [self.top], {}, [], []
+        self.grid = self.vid = self.deq_scale = None
+
+    def end_work(self):
+        if not self.muted:
+            self.muted += 1
+            for o in self.stack:
+                o.muted += 1
 
     # ---- statements -------------------------------------------------------------------------------------------------
 
@@ -254,9 +268,10 @@ class Live(Builder):
 
 
 def replay(kernel, lane, arrays, scalars):
-    """One lane's run of the function that a Kernel was traced from; tensors and scalars by parameter number."""
+    """One lane's run of the function that a Kernel was traced from, as far as it is the Kernel's launch; tensors
+    and scalars by parameter number."""
     traced = kernel.traced
-    with Live(traced.name, traced.builder.where, traced.builder.eager, lane) as b:
+    with Live(traced.name, traced.builder.where, traced.builder.eager, lane, len(traced.before)) as b:
 
         def given(thing):
             i = next(i for i, p in enumerate(b.params) if p is thing)

@@ -4,6 +4,7 @@ Statements hold values, not text: names are settled last, so that `a = T.alloc_s
 was made. Every statement takes the line of the innermost frame outside this package: kernel, macro or helper function.
 """
 
+import copy
 import os
 import threading
 
@@ -78,6 +79,10 @@ class Builder:
         self.ifs = []  # open T.If
         self.views = {}  # (buffer, shape, dtype) -> view
         self.deq_scale = None  # T.set_deq_scale
+        self.earlier = []  # launches before this one, in order: builders that share the parameters
+        self.scratch = []  # T.alloc_global tensors
+        self.ended = 0  # blocks that stay open: what follows an `if` that ends with T.thread_return
+        self.returning = None  # the block that T.thread_return ended
 
     def __enter__(self):
         self.before = getattr(_local, "builder", None)
@@ -86,6 +91,24 @@ class Builder:
 
     def __exit__(self, *exc):
         _local.builder = self.before
+
+    def next_launch(self):
+        """A further T.Kernel: what was collected so far is a launch of its own, which ends before this one begins."""
+        self.earlier.append(copy.copy(self))
+        self.top = []
+        self.blocks, self.views, self.ifs = [self.top], {}, []
+        self.grid = self.vid = self.deq_scale = None
+        self.hand_sync = False
+
+    def end_work(self):
+        """T.thread_return: what follows the `if` that stands open is its other branch."""
+        if len(self.blocks) != self.ended + 2 or not self.control or self.parallel:
+            fail(
+                1002,
+                "T.thread_return elsewhere than at the end of an `if` directly in T.Kernel",
+                fix="put what follows into the opposite `if`",
+            )
+        self.returning = self.blocks[-1]
 
     # ---- statements ---------------------------------------------------------------------------------------------
 
@@ -125,7 +148,7 @@ class Builder:
                 f"a run-time '{kind}' stands outside `with T.Kernel(...)`",
                 fix="move it into the body of T.Kernel",
             )
-        if self.parallel and kind not in ("parallel", "if"):
+        if self.parallel and kind not in ("parallel", "if", "for"):
             fail(
                 1006,
                 f"a run-time '{kind}' inside T.Parallel",
@@ -183,6 +206,22 @@ class Builder:
             block, at = self.find_alloc(of) or (self.top, -1)  # a tensor is known from the start
             block.insert(at + 1, Stmt("alloc", ["alloc ", found], self.loc()))
         return found
+
+    def mentions(self, thing, block=None):
+        """Does a statement speak of a buffer or of a view of it?"""
+
+        def within(part):
+            buf = part.buf if isinstance(part, (Region, Element)) else part
+            if buf is thing or isinstance(buf, Buffer) and buf.view is thing:
+                return True
+            inner = part.idx if isinstance(part, Element) else (*part.off, *part.ext) if isinstance(part, Region) else (
+                part.args if isinstance(part, Expr) else ())  # fmt: skip
+            return any(within(i) for i in inner)
+
+        return any(
+            any(within(part) for part in s.head) or any(self.mentions(thing, b) for b in (s.body, s.alt) if b)
+            for s in (self.top if block is None else block)
+        )
 
     def find_alloc(self, buf, block=None):
         """(block, index) of the statement that makes a buffer."""
@@ -243,6 +282,18 @@ class Builder:
                 value = binary(op, Element(buf, tuple(index)), value)
         head = [Element(buf, tuple(index)), sign, cast(value, buf.dtype)]
         self.emit(head, "store")
+
+    def add(self, element, value):
+        """element += value, where other blocks may add to the same element of a tensor."""
+        gm = element.buf.space == "gm"
+        alone = gm and not self.parallel
+        if alone:
+            self.open("parallel", ["parallel ", Var("i", int32, "loop"), ": ", wrap(1)])
+        self.store(element.buf, element.idx, value, "+")
+        if gm:
+            self.blocks[-1][-1].head.append(" atomic")
+        if alone:
+            self.close()
 
     def _reduces(self, index):
         """Is an index of the open T.Parallel absent from the left side?"""

@@ -388,7 +388,7 @@ def binary(op, a, b):
     dtype = common_dtype(a, b)
     if op in ("/",) and not dtype.is_float:
         dtype = float32
-    if op in ("<<", ">>"):
+    if op in ("<<", ">>") and (b.op == "const" or b.dtype.bits <= a.dtype.bits):
         dtype = a.dtype
     if op in ("<<", ">>", "&", "|", "^") and (a.dtype.is_float or b.dtype.is_float):
         fail(1004, f"'{op}' takes integers, not {a.dtype} and {b.dtype}")
@@ -750,7 +750,7 @@ class _Tile:
 class Buffer(_Tile):
     """A tensor of the caller (space "gm") or a buffer of the chip."""
 
-    __slots__ = ("name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark", "view")
+    __slots__ = ("name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark", "view", "strided")
 
     def __init__(self, name, shape, dtype, space, at=None):
         self.name, self.shape, self.dtype, self.space, self.at = name, tuple(shape), DType(dtype), space, at
@@ -758,6 +758,7 @@ class Buffer(_Tile):
         self.written = self.read = False
         self.mark = ""  # "out" for T.empty
         self.view = None  # the Buffer whose bytes this one is
+        self.strided = False  # a tensor of the caller that may have gaps between its rows
 
     @property
     def called(self):
@@ -767,6 +768,10 @@ class Buffer(_Tile):
     @property
     def ndim(self):
         return len(self.shape)
+
+    @property
+    def data(self):
+        return self
 
     def scope(self):
         return self.space

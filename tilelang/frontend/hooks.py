@@ -135,7 +135,15 @@ class If:
     def end(self):
         if self.ir:
             b = active()
-            b.close()
+            ended, s, b.returning = b.returning, self.stmt, None
+            if ended is s.body and s.alt is None:
+                b.open_alt(s)  # what follows runs when the condition does not hold
+                b.ended += 1
+            elif ended is not None and ended in (s.body, s.alt):
+                b.blocks[-1] = s.alt if ended is s.body else s.body
+                b.ended += 1
+            else:
+                b.close()
             b.control -= 1
         elif self.live:
             active().leave(self)

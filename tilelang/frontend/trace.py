@@ -15,8 +15,17 @@ class TensorType:
     """`T.Tensor(shape, dtype)` as an annotation."""
 
     __slots__ = ("shape", "dtype")
+    strides = None
 
-    def __init__(self, shape, dtype="float32"):
+    def __new__(cls, shape, dtype="float32", data=None, *rest, **kwargs):
+        """T.Tensor(shape, dtype, tensor) inside a kernel is that tensor in another shape."""
+        if isinstance(data, Buffer):
+            from ..language.views import view
+
+            return view(data, shape, dtype)
+        return object.__new__(cls)
+
+    def __init__(self, shape, dtype="float32", data=None):
         self.shape = dims(shape, "a tensor")
         self.dtype = DType(dtype)
         if not self.shape:
@@ -31,12 +40,32 @@ class TensorType:
         return f"T.Tensor({self.shape}, '{self.dtype}')"
 
 
-class Traced:
-    """A finished kernel: parameters and IR text."""
+class StridedTensorType(TensorType):
+    """`T.StridedTensor(shape, strides, dtype)`: a tensor that need not be contiguous. The caller's is copied to one
+    that is, and back where the kernel writes it; the strides are those that the tensor has."""
 
-    def __init__(self, builder, seconds, execute):
-        self.builder, self.seconds = builder, seconds
+    __slots__ = ("strides",)
+
+    def __new__(cls, shape, strides=None, dtype="float32"):
+        return object.__new__(cls)
+
+    def __init__(self, shape, strides=None, dtype="float32"):
+        super().__init__(shape, dtype)
+        self.strides = strides
+
+    def __class_getitem__(cls, item):
+        return cls(*item)
+
+
+class Traced:
+    """A finished kernel: parameters and IR text. With several T.Kernel it is the first launch and `rest` the others."""
+
+    def __init__(self, builder, seconds, execute, before=()):
+        launches = [*builder.earlier, builder] if not before else [builder]
+        self.builder, self.seconds = launches[0], seconds
         self.execute = execute  # execute(builder) runs the kernel's function under another builder
+        self.before = before
+        self.rest = [Traced(b, 0.0, execute, launches[:n]) for n, b in enumerate(launches) if n]
         self.name = builder.name
         self.params = list(builder.params)
 
@@ -44,6 +73,9 @@ class Traced:
         marks = {id(b): "out" for b in self.builder.outs}
         marks.update({id(self.params[i]): "out" for i in out_idx})
         marks.update({id(self.params[i]): "workspace" for i in workspace_idx})
+        for p in self.params:
+            if any(b.mentions(p) for b in self.before):
+                marks.pop(id(p), None)  # an earlier launch has put something there
         text, self.size_names = self.builder.text(marks)
         return text
 
@@ -81,6 +113,7 @@ def make_param(builder, name, annotation, where):
                 at=where,
             )
         p = Buffer(name, annotation.shape, annotation.dtype, "gm", where)
+        p.strided = annotation.strides is not None
     elif isinstance(annotation, str) or annotation in (int, float, bool):
         p = Var(name, DType(annotation), "param")
     else:

@@ -4,9 +4,12 @@ from ..errors import UnknownNameError as _UnknownNameError
 from ..errors import fail as _fail
 from ..errors import nearest as _nearest
 from ..frontend.trace import Macro, PrimFunc, macro, prim_func
+from ..frontend.trace import StridedTensorType as StridedTensor
 from ..frontend.trace import TensorType as Tensor
+from ..layout import Fragment, Layout
 from . import hints as _hints
 from . import tile
+from .convolution import c2d_im2col, im2col
 from .dtypes import (
     DType,
     bfloat16,
@@ -21,14 +24,26 @@ from .dtypes import (
     int16,
     int32,
     int64,
+    tfloat32,
     uint8,
     uint16,
     uint32,
     uint64,
 )
 from .hints import *  # noqa: F403
-from .kernel import Else, If, Kernel, Scope, Then
-from .loops import Parallel, Persistent, Pipelined, Serial, Unroll, Vectorized, serial, unroll, vectorized
+from .kernel import Else, If, Kernel, Scope, Then, thread_return
+from .loops import (
+    Parallel,
+    Persistent,
+    Pipelined,
+    Serial,
+    Unroll,
+    Vectorized,
+    loop_break,
+    serial,
+    unroll,
+    vectorized,
+)
 from .math import (
     And,
     Cast,
@@ -77,6 +92,7 @@ from .math import (
 )
 from .memory import (
     alloc_fragment,
+    alloc_global,
     alloc_L0A,
     alloc_L0B,
     alloc_L0C,
@@ -113,15 +129,19 @@ from .ops import (
     set_deq_scale,
     transpose,
 )
+from .reducer import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, wait_cross_flag, wait_flag
 from .views import reinterpretcast, reshape, view
 
 Buffer = Tensor
 inline = macro
+Ref = LocalBuffer = SharedBuffer = FragmentBuffer = Tensor  # annotations of macros
 dtype = DType
 bool = bool_
 float = float32
 int = int32
+parallel = Parallel
+alloc_buffer = alloc_global
 
 
 def __getattr__(name):

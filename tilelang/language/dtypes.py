@@ -40,6 +40,8 @@ _ALIAS = {
     "e4m3": "float8_e4m3fn",
     "e5m2_float8": "float8_e5m2",
     "e5m2": "float8_e5m2",
+    "tfloat32": "float32",  # the cube multiplies float32 in full
+    "tf32": "float32",
 }
 for _long, _short in IR_NAME.items():
     _ALIAS.setdefault(_short, _long)
@@ -73,6 +75,12 @@ class DType(str):
         return self.bits // 8
 
     bytes = itemsize
+
+    def as_torch(self):
+        """The same dtype of torch."""
+        import torch
+
+        return getattr(torch, str(self))
 
     @property
     def is_float(self):
@@ -157,6 +165,7 @@ bool_ = DType("bool")
 float8_e4m3fn = float8_e4m3 = DType("float8_e4m3fn")
 float8_e5m2 = DType("float8_e5m2")
 half = float16
+tfloat32 = float32
 
 
 def numpy_dtype(dtype):

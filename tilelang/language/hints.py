@@ -14,6 +14,7 @@ _NOTED = {
     "annotate_compile_flags": "nothing is compiled for a host here",
     "func_attr": "attributes have no meaning here",
     "assume": "bounds are proven or checked, not assumed",
+    "pdl_sync": "launches of kernels follow each other",
     "no_set_max_nreg": "there are no registers to set",
     "disable_warp_group_reg_alloc": "there are no warps",
 }
@@ -35,11 +36,14 @@ REFUSED = {
         "it is a feature of GPUs that Ascend has not",
     ),
     **dict.fromkeys(
-        "alloc_global alloc_reducer reducer_init reducer_update "
-        "finalize_reducer async_copy im2col "
-        "c2d_im2col atomic_max atomic_min atomic_or atomic_addx2 atomic_addx4 atomic_load atomic_store shmem_put_nbi "
-        "shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi StridedTensor make_tensor ptr PersistentTileScheduler "
-        "any_of all_of thread_return loop_break meta_class Ref".split(),
+        "int4 uint4 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split(),
+        "there are no elements smaller than a byte; take int8 or uint8 with two values a byte, unpack them with shifts "
+        "in T.Parallel and multiply as int8",
+    ),
+    **dict.fromkeys(
+        "async_copy atomic_max atomic_min atomic_or atomic_addx2 atomic_addx4 atomic_load atomic_store shmem_put_nbi "
+        "shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi make_tensor ptr PersistentTileScheduler "
+        "any_of all_of meta_class".split(),
         "it is not supported yet",
     ),
 }

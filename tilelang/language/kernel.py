@@ -15,8 +15,10 @@ class Kernel:
         self.at = here()
         if b.eager is not None:
             b.eager.kernel_begins()
+        if b.kernel_open:
+            fail(1006, "T.Kernel inside T.Kernel", fix="put one behind the other: each is a launch")
         if b.grid is not None:
-            fail(1006, "a second T.Kernel in one kernel", fix="one prim_func has one T.Kernel; make two prim_funcs")
+            b.next_launch()
         if not 1 <= len(blocks) <= 3:
             fail(
                 1004,
@@ -83,6 +85,11 @@ class Kernel:
 
     def __exit__(self, kind, *exc):
         self.builder.kernel_open = False
+
+
+def thread_return():
+    """Ends the block's work: nothing that follows is done. Last in an `if` that stands in T.Kernel itself."""
+    current("T.thread_return").end_work()
 
 
 class Block:

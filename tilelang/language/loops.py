@@ -181,7 +181,9 @@ class _Persistent(RuntimeLoop):
             out.insert(0, rest % d)
             rest = rest // d
         out.append(rest * group + place)
-        flat = names if isinstance(names, tuple) and len(names) == len(out) else (None,) * len(out)
+        flat = names if isinstance(names, tuple) and len(names) == len(out) else (names,) * len(out)
+        if len(out) == 1 and not isinstance(names, tuple):  # `for t in T.Persistent([n], ...)`
+            return b.let(names if isinstance(names, str) else "t0", wrap(out[0]))
         return tuple(b.let(n if isinstance(n, str) else f"t{k}", wrap(e)) for k, (n, e) in enumerate(zip(flat, out)))
 
     def end(self, b):
@@ -196,6 +198,11 @@ def Persistent(domain, wave_size, index, group_size=8):
     if not isinstance(group, int) or group < 1:
         fail(1004, f"T.Persistent with group_size={show(group_size)}")
     return _Persistent(dims(domain, "T.Persistent"), as_index(wave_size), wrap(index), group)
+
+
+def loop_break():
+    """Leaves the innermost run-time loop, as `break` does."""
+    current("T.loop_break").emit(["break"], "break")
 
 
 def vectorized(*args, **hints):

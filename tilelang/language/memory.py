@@ -99,6 +99,15 @@ def empty(*shape, dtype=None):
     return buf
 
 
+def alloc_global(shape, dtype="float32", **hints):
+    """A scratch tensor in global memory for all blocks and all launches of one kernel; it holds nothing at first."""
+    b = current("T.alloc_global")
+    buf = Buffer(None, dims(shape, "a tensor"), DType(dtype), "gm", here())
+    b.params.append(buf)
+    b.scratch.append(buf)
+    return buf
+
+
 def symbolic(name, dtype=int32):
     """A size known at call time, read from the tensor that has it as a dimension. "M, N" gives two."""
     names = [n for n in name.replace(",", " ").split() if n]

@@ -4,10 +4,25 @@ T.copy pairs the two sides the way both dialects do: a whole buffer has its shap
 is the origin of a tile and takes the extents of the other side, aligned from the right.
 """
 
-from ..errors import fail, place, warn
+from ..errors import fail, here, place, warn
 from ..frontend.builder import current
-from ..frontend.expr import Buffer, Element, Expr, Poison, Region, describe, same_size, shape_text, show, value_of, wrap
+from ..frontend.expr import (
+    Buffer,
+    Element,
+    Expr,
+    MutVar,
+    Poison,
+    Region,
+    cast,
+    describe,
+    same_size,
+    shape_text,
+    show,
+    value_of,
+    wrap,
+)
 from .dtypes import DType
+from .loops import Parallel
 
 
 def region_of(v, what):
@@ -145,6 +160,24 @@ def _cleared(s, d):
     return Region(buf, d.off, [*d.ext[:-2], *buf.shape[-2:]]) if starts and less else None
 
 
+def _between_tensors(b, s, d, transpose):
+    """Element by element in a parallel loop: no instruction moves from global memory to global memory."""
+    sizes = long_dims(s.ext)
+    loop = Parallel(*(sizes or [1]))
+    loop.at = here()
+    made = loop.begin(b, None)
+    indices = list(made) if isinstance(made, tuple) else [made]
+
+    def place(r, order):
+        left = list(order)
+        return [o if isinstance(e, int) and e == 1 else wrap(o) + left.pop(0) for o, e in zip(r.off, r.ext)]
+
+    source = Element(s.buf, tuple(wrap(i) for i in place(s, indices)))
+    mark_written(d)
+    b.store(d.buf, tuple(place(d, indices[::-1] if transpose else indices)), source, None)
+    loop.end(b)
+
+
 def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     """Moves a tile between two memories; converts the dtype; clamps to the bounds of a GM tensor."""
     b = current("T.copy")
@@ -157,6 +190,9 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     if pair is None:
         return
     s, d, partly = pair
+    if s.buf.space == d.buf.space == "gm" and not enable_relu and pad_value is None:
+        _between_tensors(b, s, d, transpose)
+        return
     if "gm" not in (s.buf.space, d.buf.space) and not transpose and scaled_cast("T.copy", s, d):
         return
     tile = region_of(d.buf, "T.copy") if partly else _cleared(s, d)
@@ -175,14 +211,17 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
 
 
 def atomic_add(dst, value, *args, **hints):
-    """GM += tile."""
+    """GM += tile, or one element += value. Blocks that add to the same elements do not disturb each other. A tile or
+    element of the chip is the block's own, and added to as it is."""
     b = current("T.atomic_add")
-    if isinstance(value, (int, float)) or (isinstance(value, Expr) and not isinstance(value, Element)):
-        fail(
-            1002,
-            "T.atomic_add of one value is not supported yet",
-            fix="put the values into a tile and add the tile: T.atomic_add(C[i, j], tile)",
-        )
+    for name in hints:
+        if name == "return_prev" and hints[name] or name not in ("memory_order", "use_tma", "return_prev"):
+            fail(1002, f"T.atomic_add({name}=...) is not supported yet")
+    one = only_element(dst)
+    if isinstance(one, Element) and not isinstance(only_element(value), (Buffer, Region)):
+        if b.parallel or not isinstance(only_element(value), Element) or one.buf.space != "gm":
+            b.add(one, only_element(value))
+            return
     d, s = region_of(dst, "T.atomic_add"), region_of(value, "T.atomic_add")
     if d.buf.space != "gm" or s.buf.space == "gm":
         fail(
@@ -202,8 +241,11 @@ def atomic_add(dst, value, *args, **hints):
 def fill(buf, value):
     """Every element of a tile := value."""
     b = current("T.fill")
-    r = region_of(buf, "T.fill")
     value = only_element(value)
+    if isinstance(buf, MutVar):
+        b.emit([buf, " = ", cast(wrap(value, buf.dtype), buf.dtype)], "assign")
+        return
+    r = region_of(buf, "T.fill")
     if isinstance(value, (Buffer, Region)):
         fail(1004, f"T.fill takes one value, not the tile {describe(value)}", fix="T.copy(src, dst)")
     b.emit(["fill ", wrap(value, r.dtype, "a value to fill with"), " -> ", mark_written(r)])
@@ -312,20 +354,16 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
             real_shape = a
     src, dst = region_of(buffer, what), region_of(out, what)
     rank = len(src.ext)
-    long = [d for d in range(rank) if d >= rank - 2]
     axis = value_of(dim)
-    if (
-        not isinstance(axis, int)
-        or not -min(rank, 2) <= axis < rank
-        or (rank > 2 and 0 <= axis < rank - 2 and axis > 1)
-    ):
+    if not isinstance(axis, int) or not -rank <= axis < rank:
         fail(
             1004,
             f"{what}: dim={show(dim)} of {describe(buffer)}, which has {rank} dimensions",
-            fix="dim is 0, 1, -1 or -2, and counts the last two dimensions",
+            fix=f"a Python number from {-rank} to {rank - 1}",
         )
-    if rank > 2:  # the trailing two dimensions are the tile
-        axis = long[axis] if axis < 0 else rank - 2 + axis if axis < 2 else axis
+    by_rank = isinstance(buffer, Buffer) and isinstance(out, Buffer) and len(out.shape) >= rank - 1
+    if rank > 2 and 0 <= axis < 2 and not long_dims(src.ext[:-2]) and not by_rank:
+        axis += rank - 2  # a slice that is one matrix: 0 and 1 are its rows and columns
     axis %= rank
     if real_shape and any(not (isinstance(n, int) and n == 0) for n in real_shape):
         window = list(real_shape)
@@ -354,6 +392,11 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
                 other=place(dst.buf.at, f"'{dst.buf.called}' is made here"),
             )
             return
+    if src.dtype != dst.dtype:  # each element is converted first
+        wide = region_of(b.alloc(tuple(long_dims(src.ext)) or (1,), dst.dtype, "fragment"), what)
+        before = [e for d, e in enumerate(src.ext[:axis]) if not (isinstance(e, int) and e == 1)]
+        b.emit(["copy ", src, " -> ", wide])
+        src, axis = wide, len(before)
     merge = (
         not clear
         if not isinstance(clear, Expr)

@@ -4,7 +4,8 @@
     python -m tilelang.sim -m pytest tests/
 
 gives a program what it expects of its host: the device "npu" everywhere in torch, `x.npu()`, `torch.npu.*`, `torch_npu`
-and the operators in it that programs compare with; all in host memory. Kernels run on the simulated chip as always.
+and the operators in it that programs compare with; "cuda", `x.cuda()` and `torch.cuda.*` for programs in mainline
+TileLang, with the same meaning; all in host memory. Kernels run on the simulated chip as always.
 Nothing of this happens on `import tilelang`: `install()` does it and `remove()` takes it back.
 """
 
@@ -17,8 +18,8 @@ from .patch import Patches
 _now = None
 
 
-def install():
-    """Makes this process look like one with a card. Needs torch."""
+def install(capability=(8, 0)):
+    """Makes this process look like one with a card. Needs torch. `capability`: torch.cuda.get_device_capability()."""
     global _now
     if _now is not None:
         return
@@ -29,7 +30,7 @@ def install():
     import tilelang
 
     from ..kernel import Kernel
-    from . import device, graph, npu, reference, tvm
+    from . import device, graph, mainline, npu, reference
 
     p = Patches()
     try:
@@ -41,14 +42,18 @@ def install():
         module = npu.make_module(torch)
         p.set(torch, "npu", module)
         p.module("torch.npu", module)
+        npu.patch_cuda(p, torch, module, tuple(capability))
         p.module("torch_npu", reference.make_torch_npu(module))
         p.set(torch.ops, "npu", reference.Namespace())
         p.set(Kernel, "loose", True)
         p.set(Kernel, "home", "torch")
         p.wrap(Kernel, "_run", lambda run: lambda self, *args: graph.kernel_runs(self, run, *args))
         if importlib.util.find_spec("tvm") is None:
-            p.module("tvm", tvm.make_module())
+            for path, m in mainline.tvm_modules().items():
+                p.module(path, m)
             p.set(tilelang, "tvm", sys.modules["tvm"])
+        for path, m in mainline.inner_modules(tuple(capability)).items():
+            p.module(path, m)
         record.patch(p, torch)
     except BaseException:
         p.undo()

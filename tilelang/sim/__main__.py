@@ -6,17 +6,28 @@ import runpy
 import sys
 
 
+def _capability(text):
+    major, _, minor = text.partition(".")
+    return int(major), int(minor or 0)
+
+
 def arguments():
     p = argparse.ArgumentParser(
         prog="python -m tilelang.sim",
+        allow_abbrev=False,
         description="Runs a program that expects an Ascend card on the simulated chip, without a change to it.",
-        usage="%(prog)s [--chip NAME] [--checks on|off] [--record FILE] (SCRIPT.py | -m MODULE) [arguments]",
+        usage="%(prog)s [--chip NAME] [--checks on|off] [--record FILE]"
+        " [--capability N.N] (SCRIPT.py | -m MODULE) [arguments]",
     )
     p.add_argument("--chip", help="the chip to simulate, such as 910B2 (environment: TILELANG_CHIP)")
     p.add_argument(
         "--checks", choices=("on", "off"), help="races, bounds, uninitialised reads: on unless said otherwise"
     )
     p.add_argument("--record", metavar="FILE", help="keep seconds, kernels and failures there, as JSON")
+    p.add_argument(
+        "--capability", metavar="N.N", type=_capability, default=(8, 0),
+        help="what torch.cuda.get_device_capability() says to programs that choose by it: 8.0 unless said otherwise",
+    )  # fmt: skip
     p.add_argument("-m", dest="module", action="store_true", help="the program is a module, such as pytest")
     p.add_argument("program", help="a Python file, or a module after -m")
     p.add_argument("rest", nargs=argparse.REMAINDER, help="arguments of the program")
@@ -41,7 +52,7 @@ def main():
     # processes that pytest starts for itself load this and look alike
     before = os.environ.get("PYTEST_PLUGINS")
     os.environ["PYTEST_PLUGINS"] = ",".join(filter(None, [before, "tilelang.sim.pytest_plugin"]))
-    install()
+    install(args.capability)
     record.keep_in = args.record
     try:
         if args.module:

@@ -1,7 +1,8 @@
-"""torch without a card: the word "npu" as a device, on host memory.
+"""torch without a card: the words "npu" and "cuda" as devices, on host memory.
 
-`npu` stands for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules,
-generators, loading. Going to the card and coming back are copies, as they are with a card: a kernel that writes in
+Both stand for host memory wherever torch takes a device: factory functions, `.to`, `torch.device`, modules,
+generators, loading. "cuda" is there because programs in mainline TileLang say it; the chip is the same.
+Going to the card and coming back are copies, as they are with a card: a kernel that writes in
 place does not change the tensor that was sent. What is on the card already stays where it is under `.to("npu")`:
 tensors are taken to be there unless a factory function made them for the host, which leaves a mark on them, or
 `.cpu()` did.
@@ -13,16 +14,17 @@ first.
 
 import functools
 
-WORD = "npu"
+CARDS = ("npu", "cuda")
 
 
-def is_npu(device):
-    return isinstance(device, str) and device.split(":")[0] == WORD
+def is_card(device):
+    """Does a program name a card? A bare number is one too."""
+    return type(device) is int or isinstance(device, str) and device.split(":")[0] in CARDS
 
 
 def host(device):
     """The device to use for one that a program names."""
-    return "cpu" if is_npu(device) else device
+    return "cpu" if is_card(device) else device
 
 
 def _positional(args):
@@ -41,21 +43,22 @@ def _takes_device(fn):
 
 
 class Default:
-    """Which device tensors are made on when a program does not say."""
+    """Are tensors made on the card when a program does not say?"""
 
-    npu = False
+    card = False
 
 
 def _makes(fn, default, Tensor):
-    """A factory function: what it makes for the host is marked."""
+    """A factory function: what it makes for the host is marked. Host memory is near the card as it is."""
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
         device = kwargs.get("device")
+        kwargs.pop("pin_memory", None)
         if device is not None:
             kwargs["device"] = host(device)
         out = fn(*args, **kwargs)
-        if isinstance(out, Tensor) and (device == "cpu" if device is not None else not default.npu):
+        if isinstance(out, Tensor) and (device == "cpu" if device is not None else not default.card):
             out.tl_host = True
         return out
 
@@ -71,12 +74,12 @@ def _make_device(real):
             return other is cls or issubclass(other, real)
 
     class device(metaclass=Kind):
-        """torch.device, which knows "npu"."""
+        """torch.device, which knows the cards."""
 
         def __new__(cls, *args, **kwargs):
             if "type" in kwargs:
                 kwargs["type"] = host(kwargs["type"])
-            if args and is_npu(args[0]):
+            if args and is_card(args[0]):
                 return real("cpu")
             return real(*args, **kwargs)
 
@@ -106,7 +109,7 @@ def patch_devices(p, torch):
     def there(self, non_blocking=False, **kwargs):
         return self.clone(memory_format=torch.contiguous_format)
 
-    def npu(self, device=None, non_blocking=False, memory_format=None):
+    def to_card(self, device=None, non_blocking=False, memory_format=None):
         """A copy on the card, contiguous."""
         return there(self)
 
@@ -115,11 +118,11 @@ def patch_devices(p, torch):
 
     @functools.wraps(real_to)
     def to(self, *args, **kwargs):
-        names = [a for a in (*args[:1], kwargs.get("device")) if isinstance(a, str)]
+        names = [a for a in (*args[:1], kwargs.get("device")) if isinstance(a, str) or is_card(a)]
         if "device" in kwargs:
             kwargs["device"] = host(kwargs["device"])
         out = real_to(self, *_positional(args), **kwargs)
-        if out is self and names and is_npu(names[0]):
+        if out is self and names and is_card(names[0]):
             return there(out) if on_host(self) else out.contiguous()
         if names and names[0] == "cpu":
             out = out.clone() if out is self and not on_host(self) else out
@@ -137,13 +140,16 @@ def patch_devices(p, torch):
 
     def set_default(old):
         def set_default_device(device):
-            default.npu = is_npu(device)
-            old(None if default.npu else device)
+            default.card = is_card(device)
+            old(None if default.card else device)
 
         return set_default_device
 
-    p.set(Tensor, "npu", npu)
+    for word in CARDS:
+        p.set(Tensor, word, to_card)
+        p.set(Module, word, lambda self, device=None: self)
     p.set(Tensor, "is_npu", property(lambda self: False))
+    p.set(Tensor, "pin_memory", lambda self, *args: self)
     p.set(Tensor, "to", to)
     p.set(Tensor, "cpu", cpu)
     for name in _METHODS:
@@ -157,7 +163,6 @@ def patch_devices(p, torch):
     p.wrap(torch, "set_default_device", set_default)
     p.wrap(torch, "load", _loads)
     module_to = Module.to
-    p.set(Module, "npu", lambda self, device=None: self)
     p.set(Module, "to", functools.wraps(module_to)(
         lambda self, *a, **k: module_to(self, *_positional(a), **{n: host(v) for n, v in k.items()})
     ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""The module torch.npu of a machine with simulated cards."""
+"""The modules torch.npu and torch.cuda of a machine with simulated cards."""
 
 import contextlib
 import os
@@ -18,6 +18,7 @@ class Properties:
         self.multi_processor_count = cube
         self.clock_rate = mhz * 1000
         self.total_memory = 64 << 30
+        self.shared_memory_per_block = self.shared_memory_per_multiprocessor = 192 << 10  # UB of a vector core
         self.L2_cache_size = 192 << 20
         self.major, self.minor = 0, 0
 
@@ -130,3 +131,18 @@ def make_module(torch):
     m.config = types.SimpleNamespace(allow_internal_format=False)
     m.amp = types.SimpleNamespace(autocast=lambda *a, **k: torch.autocast("cpu", *a, **k))
     return m
+
+
+def patch_cuda(p, torch, module, capability):
+    """torch.cuda answers as torch.npu does. `capability` (major, minor) is what get_device_capability says: programs
+    choose tile sizes by it."""
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name not in ("NPUGraph", "graph", "config", "amp"):
+            p.set(torch.cuda, name, value)
+    p.set(torch.cuda, "get_device_capability", lambda device=None: capability)
+    for name in ("manual_seed", "manual_seed_all"):  # torch.manual_seed calls these
+        p.set(torch.cuda, name, torch.default_generator.manual_seed)
+    marks = types.SimpleNamespace(range_start=lambda *a: 0, range_end=lambda *a: None, mark=lambda *a: None,
+                                  range_push=lambda *a: 0, range_pop=lambda *a: None)  # fmt: skip
+    p.set(torch.cuda, "nvtx", marks)
+    p.set(torch.cuda, "profiler", types.SimpleNamespace(start=lambda: None, stop=lambda: None))

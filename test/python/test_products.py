@@ -1,0 +1,141 @@
+"""Matrix products of every dtype, either operand the other way round, sizes that divide by nothing: end to end.
+
+The values are small enough for exact results: what is compared is equality.
+"""
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.language.dtypes import numpy_dtype
+
+rng = np.random.default_rng(11)
+
+
+@tilelang.jit(out_idx=[-1])
+def product(M, N, K, dtype, acc, out, trans_a, trans_b, block=32, step=32):
+    a_shape, b_shape = ((K, M) if trans_a else (M, K)), ((N, K) if trans_b else (K, N))
+    a_tile, b_tile = ((step, block) if trans_a else (block, step)), ((block, step) if trans_b else (step, block))
+
+    @T.prim_func
+    def main(A: T.Tensor(a_shape, dtype), B: T.Tensor(b_shape, dtype), C: T.Tensor((M, N), out)):
+        with T.Kernel(T.ceildiv(N, block), T.ceildiv(M, block), threads=128) as (bx, by):
+            a, b = T.alloc_shared(a_tile, dtype), T.alloc_shared(b_tile, dtype)
+            c = T.alloc_fragment((block, block), acc)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, step), num_stages=2):
+                if trans_a:
+                    T.copy(A[k * step, by * block], a)
+                else:
+                    T.copy(A[by * block, k * step], a)
+                if trans_b:
+                    T.copy(B[bx * block, k * step], b)
+                else:
+                    T.copy(B[k * step, bx * block], b)
+                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
+            T.copy(c, C[by * block, bx * block])
+
+    return main
+
+
+def values(shape, dtype):
+    low, high = (-8, 8) if dtype == "int8" else (-4, 5)
+    return rng.integers(low, high, shape).astype(numpy_dtype(dtype))
+
+
+KINDS = [
+    ("float16", "float32", "float32"),
+    ("float16", "float32", "float16"),
+    ("bfloat16", "float32", "bfloat16"),
+    ("float32", "float32", "float32"),
+    ("int8", "int32", "int32"),
+    ("float8_e4m3fn", "float32", "float32"),
+    ("float8_e5m2", "float32", "float16"),
+]
+
+
+@pytest.mark.parametrize("trans_a, trans_b", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("dtype, acc, out", KINDS)
+def test_products(dtype, acc, out, trans_a, trans_b):
+    m, n, k = 45, 70, 83
+    a, b = values((k, m) if trans_a else (m, k), dtype), values((n, k) if trans_b else (k, n), dtype)
+    wide = "int32" if dtype == "int8" else "float32"
+    want = (a.T if trans_a else a).astype(wide) @ (b.T if trans_b else b).astype(wide)
+    got = product(m, n, k, dtype, acc, out, trans_a, trans_b)(a, b)
+    np.testing.assert_array_equal(got.astype(wide), want.astype(numpy_dtype(out)).astype(wide))
+
+
+@tilelang.jit(out_idx=[-1])
+def four_bits(M, N, K, block=32, step=32):
+    """int8 times int4: the weights lie two in a byte and are unpacked on the way."""
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "int8"), W: T.Tensor((N, K // 2), "uint8"), C: T.Tensor((M, N), "int32")):
+        with T.Kernel(T.ceildiv(N, block), T.ceildiv(M, block)) as (bx, by):
+            a, w = T.alloc_shared((block, step), "int8"), T.alloc_shared((block, step // 2), "uint8")
+            b = T.alloc_fragment((block, step), "int8")
+            c = T.alloc_fragment((block, block), "int32")
+            T.clear(c)
+            for k in T.serial(T.ceildiv(K, step)):
+                T.copy(A[by * block, k * step], a)
+                T.copy(W[bx * block, k * step // 2], w)
+                for i, j in T.Parallel(block, step):
+                    low = T.reinterpret(T.int8, (w[i, j // 2] >> (T.cast(j % 2, T.uint8) * 4)) << 4)
+                    b[i, j] = low >> 4
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[by * block, bx * block])
+
+    return main
+
+
+def test_int4_weights():
+    m, n, k = 32, 64, 64
+    a, w = values((m, k), "int8"), rng.integers(-8, 8, (n, k)).astype("int8")
+    packed = ((w[:, ::2] & 15) | ((w[:, 1::2] & 15) << 4)).astype("uint8")
+    np.testing.assert_array_equal(four_bits(m, n, k)(a, packed), a.astype("int32") @ w.astype("int32").T)
+    with pytest.raises(tilelang.CompileError, match="T.int4 is refused: there are no elements smaller than a byte"):
+        T.int4
+
+
+@tilelang.jit(out_idx=[-1])
+def converted(src, dst, mode):
+    @T.prim_func
+    def main(X: T.Tensor((64,), src), Y: T.Tensor((64,), dst)):
+        with T.Kernel(1):
+            x, y = T.alloc_ub((64,), src), T.alloc_ub((64,), dst)
+            T.copy(X, x)
+            T.tile.cast(y, x, mode, 64)
+            T.copy(y, Y)
+
+    return main
+
+
+ROUND = {
+    "CAST_RINT": np.rint,
+    "CAST_FLOOR": np.floor,
+    "CAST_CEIL": np.ceil,
+    "CAST_ROUND": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "CAST_TRUNC": np.trunc,
+}
+
+
+@pytest.mark.parametrize("mode", ROUND)
+@pytest.mark.parametrize("src, dst", [("float32", "int32"), ("float32", "int16"), ("float16", "int32")])
+def test_rounding_modes(src, dst, mode):
+    x = (np.arange(64) * 0.25 - 8).astype(src)
+    np.testing.assert_array_equal(converted(src, dst, mode)(x), ROUND[mode](x.astype("float64")).astype(dst))
+
+
+@pytest.mark.parametrize("mode", ["CAST_RINT", "CAST_FLOOR", "CAST_CEIL", "CAST_TRUNC"])
+@pytest.mark.parametrize("dst", ["float16", "bfloat16"])
+def test_rounding_to_shorter_floats(dst, mode):
+    x = np.concatenate([rng.standard_normal(32), 1 + np.arange(32) * 2.0**-14]).astype("float32")
+    y = converted("float32", dst, mode)(x).astype("float32")
+    unit = np.exp2(np.floor(np.log2(np.abs(x))) - (10 if dst == "float16" else 7)).astype("float32")
+    down, up = np.floor(x / unit) * unit, np.ceil(x / unit) * unit
+    want = {"CAST_FLOOR": down, "CAST_CEIL": up, "CAST_TRUNC": np.where(x < 0, up, down)}.get(
+        mode, x.astype(numpy_dtype(dst)).astype("float32")
+    )
+    normal = np.abs(x) > 2.0**-13
+    np.testing.assert_array_equal(y[normal], want[normal])
