@@ -112,6 +112,16 @@ TL_API int tl_shapes(TlContext *c, TlArg *args, int n_args);
  * 0 when a fault was found (diagnostics say which). */
 TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result);
 
+/* What the last run printed (`print` in docs/ir.md), in the order of the grid and, within a block, of the program. */
+typedef struct {
+  int64_t block;            /* counted over the grid, its first index fastest; -1: before or after the launch */
+  const char *file;         /* of the statement */
+  int line, col;
+  const char *where, *text; /* "block (0, 1), vector core 0" */
+} TlPrinted;
+/* The i-th print; 0 past the end. The strings live until the next tl_sim. */
+TL_API int tl_printed_at(TlContext *c, int i, TlPrinted *out);
+
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
 /* All 0: the chip as it is. */

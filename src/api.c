@@ -39,6 +39,7 @@ struct TlContext {
   PassCtx pass;
   Vec(Stage) stages;
   bool keep_text, verify_each;
+  SimResult ran; /* the last simulation; its prints are in scratch */
 };
 
 /* Memory ran out while the program changed: it is gone; while only text was made: it stays. */
@@ -61,6 +62,7 @@ static void reset(TlContext *c) {
   diags_init(&c->diags, &c->arena);
   memset(&c->stages, 0, sizeof c->stages);
   memset(&c->pass, 0, sizeof c->pass);
+  memset(&c->ran, 0, sizeof c->ran);
   c->no_memory = c->begun = c->valid = false;
   c->module = NULL;
   c->time = NULL;
@@ -193,6 +195,50 @@ static bool observe(const Pass *done, PassCtx *p, double seconds, void *user) {
   return !c->verify_each || rereads(c, done->name, s.text);
 }
 
+/* ---- print and assert never change a program: it is lowered without them too, and must be the same ---------- */
+
+/* The module's text with its prints dropped; the module is left as it is. */
+static const char *text_without_says(TlContext *c) {
+  Diags d;
+  diags_init(&d, &c->arena);
+  const char *text = print_module(c, c->module);
+  IrModule *m = ir_parse(&c->arena, &d, c->name, text, strlen(text));
+  if (!m) return text;
+  ir_drop_says(m->kernel);
+  return print_module(c, m);
+}
+
+/* Puts the program of a text in place of the module. */
+static bool put_text(TlContext *c, PassCtx *p, const char *text) {
+  IrModule *m = ir_parse(&c->arena, p->diags, c->name, text, strlen(text));
+  if (!m || !ir_verify(m, p->diags)) return false;
+  p->module = m;
+  p->k = m->kernel;
+  return true;
+}
+
+/* Lowers a program with prints. What the passes make of it must be what they make of `source`, its text without them;
+ * otherwise it is lowered without them, and the user is told. */
+static bool lower_says(TlContext *c, const TlLower *o, const char *source) {
+  PassCtx fresh = c->pass, plain = c->pass;
+  uint32_t before = c->diags.n_errors, known = c->diags.list.len;
+  Diags unseen;
+  diags_init(&unseen, &c->arena);
+  plain.diags = &unseen;
+  bool other = put_text(c, &plain, source) && pass_run_all(&plain, o->last, NULL, NULL);
+  bool ok = pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
+  if (!other || (ok && !strcmp(text_without_says(c), print_module(c, plain.module)))) return ok;
+  c->diags.n_errors = before;
+  c->diags.list.len = known;
+  c->stages.len = 0;
+  c->pass = fresh;
+  if (!put_text(c, &c->pass, source)) return false;
+  c->module = c->pass.module;
+  diag_add(&c->diags, DIAG_SAY_LEFT_OUT, c->pass.k->loc,
+           "the prints of this kernel are left out: with them the compiler would make another program");
+  return pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
+}
+
 int tl_lower(TlContext *c, const TlLower *opt) {
   static const TlLower defaults = {0};
   ENTER(c, true, 0);
@@ -224,6 +270,7 @@ int tl_lower(TlContext *c, const TlLower *opt) {
   c->pass = (PassCtx){.arena = &c->arena, .diags = &c->diags, .arch = arch, .module = c->module, .k = k,
                       .auto_sync = !o->no_auto_sync, .auto_memory = !o->no_auto_memory};
   uint32_t before = c->diags.n_errors;
+  if (ir_has_says(k)) return c->valid = lower_says(c, o, text_without_says(c));
   return c->valid = pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
 }
 
@@ -677,6 +724,7 @@ static bool check_args(TlContext *c, const TlArg *args, int n_args, bool need_da
 static SimArg *run_args(TlContext *c, const char *what, const TlArg *args, int n_args, bool need_data) {
   _Static_assert(sizeof ((SimArg *)0)->shape == sizeof args->shape, "tilelang.h and sim.h agree about ranks");
   if (!lowered(c, what) || !check_args(c, args, n_args, need_data)) return NULL;
+  memset(&c->ran, 0, sizeof c->ran);
   arena_free(&c->scratch);
   c->time = NULL;
   SimArg *in = arena_array(&c->scratch, SimArg, c->module->kernel->params.len + 1);
@@ -696,9 +744,9 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
   SimArg *in = run_args(c, "simulation", args, n_args, true);
   if (!in) return 0;
   SimOptions so = {o->checks != 0, o->threads, o->max_faults, o->schedule};
-  SimResult r = {0};
   uint32_t before = c->diags.n_errors;
-  bool ok = sim_run(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, &r);
+  bool ok = sim_run(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, &c->ran);
+  const SimResult r = c->ran;
   if (result)
     *result = (TlSimResult){r.blocks,     r.instructions, r.gm_read_bytes, r.gm_write_bytes, r.cores_used,
                             c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic};
@@ -795,6 +843,13 @@ void tl_diags_clear(TlContext *c) {
 static const char *file_of(const TlContext *c, Loc loc) {
   if (!loc.file || !c->module || loc.file >= c->module->files.len) return c->name;
   return c->module->files.data[loc.file];
+}
+
+int tl_printed_at(TlContext *c, int i, TlPrinted *out) {
+  if (i < 0 || (uint32_t)i >= c->ran.said.len) return 0;
+  const SimSaid *s = &c->ran.said.data[i];
+  *out = (TlPrinted){s->block, file_of(c, s->loc), (int)s->loc.line, s->loc.col, s->where, s->text};
+  return 1;
 }
 
 static void put_place(const TlContext *c, Text *t, Loc loc) {

@@ -2,7 +2,10 @@
 
 import sys
 
-COMMANDS = {"doctor": ("device", "what this machine has to build and launch kernels with, and what to do")}
+COMMANDS = {
+    "doctor": ("device", "what this machine has to build and launch kernels with, and what to do"),
+    "reduce": ("debug.reduce", "a smaller IR text that fails in the same way"),
+}
 
 
 def main():

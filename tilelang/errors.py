@@ -329,6 +329,12 @@ def names_for_people(text):
 _IR_NAME = re.compile(r"%([A-Za-z_][\w.]*\w|[A-Za-z_])")
 
 
+def show_print(file, line, where, text):
+    """One print of a kernel: place in the program, block and core, what it says."""
+    end = "" if text.endswith("\n") else "\n"
+    print(f"{_short(file)}:{line} {where}: {text}", end=end)
+
+
 def from_core(entries, paths):
     """Diagnostics of the C core; `paths` maps the file names of the IR text to files of this machine."""
     out = []

@@ -11,7 +11,8 @@ import os
 import threading
 import time
 
-from .errors import ArgumentError, CompileError, DeviceError, KernelFault, from_core, nearest, warn
+from .debug.methods import Debugging
+from .errors import ArgumentError, CompileError, DeviceError, KernelFault, from_core, nearest, show_print, warn
 from .frontend.expr import Buffer, evaluate, show
 from .pass_config import PassConfigKey, read
 from .tensors import check, empty_like_kind, give_back, is_tensor, packed, view
@@ -86,7 +87,7 @@ class Param:
         return f"{self.name}: {self.dtype}{shape}{'' if self.role == 'in' else ' ' + self.role}"
 
 
-class Kernel:
+class Kernel(Debugging):
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
     tuner_result = None
@@ -221,21 +222,23 @@ class Kernel:
 
     # ---- the core -----------------------------------------------------------------------------------------------
 
+    def _lower_options(self):
+        asked = self.pass_configs.get(PassConfigKey.TL_ASCEND_AUTO_SYNC)
+        return {
+            "chip": self.chip,
+            "no_auto_sync": not asked and (asked is not None or self.traced.builder.hand_sync),
+            "no_auto_memory": self.pass_configs.get(PassConfigKey.TL_ASCEND_MEMORY_PLANNING) is False,
+        }
+
     def _compile(self, keep_text):
         from . import _core
 
         builder = self.traced.builder
         p = _core.Program()
-        asked = self.pass_configs.get(PassConfigKey.TL_ASCEND_AUTO_SYNC)
         began = time.perf_counter()
         ok = p.load(self.name + ".tl", self.text)
         loaded = time.perf_counter()
-        ok = ok and p.lower(
-            chip=self.chip,
-            no_auto_sync=not asked and (asked is not None or builder.hand_sync),
-            no_auto_memory=self.pass_configs.get(PassConfigKey.TL_ASCEND_MEMORY_PLANNING) is False,
-            keep_text=keep_text,
-        )
+        ok = ok and p.lower(keep_text=keep_text, **self._lower_options())
         if not keep_text:
             self.times.update(load=loaded - began, lower=time.perf_counter() - loaded)
             found = from_core(json.loads(p.diags_json()), builder.paths)
@@ -559,19 +562,6 @@ class Kernel:
             views[i] = view(empty_like_kind("numpy", shape, self.params[i].dtype), self._who(i))
         return got, views, scalars, env, other, results, kind
 
-    def interpret(self, *args, **kwargs):
-        """Runs the program as written, statement by statement with numpy, and returns what a call returns: a second
-        opinion that shares neither the passes nor the simulator with it (docs/debugging.md)."""
-        from .debug.interpret import interpret_kernel
-
-        got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
-        for k in self._launches(other):
-            interpret_kernel(k, views, scalars, env)
-        for put_back in views.back:
-            put_back()
-        outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
-        return None if not outs else outs[0] if len(outs) == 1 else outs
-
     def twin(self, *args, **kwargs):
         """Compiles the written Ascend C with the headers of the toolkit at ASCEND_HOME_PATH, runs it on this host on a
         model of the hardware intrinsics, and compares with the simulator: a report with `same`, `outputs` by name and
@@ -610,6 +600,10 @@ class Kernel:
             self.last_run = result
             found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
             program.diags_clear()
+            printed = result["printed"] = program.printed()
+        for p in printed:
+            p["file"] = self.traced.builder.paths.get(p["file"], p["file"])
+            show_print(p["file"], p["line"], p["where"], p["text"])
         if not ok:
             raise KernelFault(found)
         for d in found:

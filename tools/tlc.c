@@ -22,6 +22,7 @@ static const char usage[] =
     "  build     write source, C header, launcher, CMake file and description into the directory -o; -t as for emit\n"
     "  sim       run the kernel on the simulated chip and print the results' checksums\n"
     "  cost      the least time the kernel can take, by pipe, in closed form; scalars by --arg\n"
+    "  replay    run a call that kernel.reproduce() wrote to a file; does the same come out?\n"
     "  explain   what was chosen and why: memories, addresses, flags, times\n"
     "  passes    list the passes in order\n"
     "  chips     list the chips\n"
@@ -58,7 +59,9 @@ typedef struct {
   int n_files;
   int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time, cost;
   unsigned long long schedule;
-  Setting args[MAX_SETTINGS], outs[MAX_SETTINGS];
+  Setting args[MAX_SETTINGS], outs[MAX_SETTINGS], results[MAX_SETTINGS];
+  const char *fault; /* replay: the code of the first error that was recorded */
+  int n_results, *compared; /* replay: set when the run came to its end */
   int n_args, n_outs;
 } Options;
 
@@ -289,6 +292,24 @@ static int fill(Tensor *t, const char *how, int seed_mix) {
   return OK;
 }
 
+/* Standard base64 without line ends. */
+static int fill_base64(Tensor *t, const char *s) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  size_t n = 0, bytes = (size_t)t->count * (size_t)t->p.bytes;
+  uint32_t bits = 0, have = 0;
+  for (; *s && *s != '='; s++) {
+    const char *d = strchr(digits, *s);
+    if (!d) return fail("%%%s: '%c' is no digit of base64", t->p.name, *s);
+    bits = bits << 6 | (uint32_t)(d - digits);
+    have += 6;
+    if (have < 8) continue;
+    have -= 8;
+    if (n < bytes) t->data[n] = (unsigned char)(bits >> have);
+    n++;
+  }
+  return n == bytes ? OK : fail("%%%s has %zu bytes, the file holds %zu", t->p.name, bytes, n);
+}
+
 static uint32_t crc32_of(const unsigned char *p, size_t n) {
   uint32_t table[256], crc = ~0u;
   for (uint32_t i = 0; i < 256; i++) {
@@ -395,6 +416,8 @@ static int make_tensor(const Options *o, Tensor *t, TlArg *arg, int index) {
   int status;
   if (n > 4 && !strcmp(how + n - 4, ".npy")) status = read_npy(t, arg->shape, how);
   else if (n > 4 && !strcmp(how + n - 4, ".bin")) status = read_raw(t, how);
+  else if (how && !strncmp(how, "base64:", 7)) status = fill_base64(t, how + 7);
+  else if (how && !strcmp(how, "poison")) memset(t->data, 0xff, (size_t)t->count * (size_t)t->p.bytes), status = OK;
   else status = fill(t, how ? how : t->p.is_out || t->p.is_workspace ? "zeros" : "rand", index);
   t->crc = crc32_of(t->data, (size_t)t->count * (size_t)t->p.bytes);
   return status;
@@ -420,11 +443,125 @@ static void print_tensor(const Options *o, const Tensor *t, const int64_t *shape
     printf("%%%s %s[%s] crc32 %08x sum %.9g min %.9g max %.9g\n", t->p.name, t->p.dtype, dims, crc, sum, low, high);
 }
 
+/* ---- replay: what tilelang/debug/reproduce.py records ------------------------------------------------------ */
+
+/* Adds `more` to the value of a name in a list, or a new name; the strings live as long as the program. */
+static int append_setting(Setting *list, int *n, const char *name, const char *lead, const char *more) {
+  int i = 0;
+  while (i < *n && strcmp(list[i].name, name)) i++;
+  if (i == MAX_SETTINGS) return fail("more than %d settings", MAX_SETTINGS);
+  const char *old = i < *n ? list[i].value : lead;
+  size_t len = strlen(old), add = strlen(more);
+  char *value = malloc(len + add + 1);
+  if (!value) exit(fail("no memory"));
+  memcpy(value, old, len);
+  memcpy(value + len, more, add + 1);
+  list[i] = (Setting){name, value};
+  if (i == *n) ++*n;
+  return OK;
+}
+
+/* The next word of a line, cut off in place; NULL at its end. */
+static char *next_word(char **line) {
+  char *word = *line + strspn(*line, " \r");
+  size_t n = strcspn(word, " \r");
+  *line = word + n + (word[n] != 0);
+  word[n] = 0;
+  return n ? word : NULL;
+}
+
+/* One line behind ";!". */
+static int read_words(Options *o, char *line) {
+  char *word = next_word(&line), *a = next_word(&line), *b = next_word(&line);
+  if (!word || !a) return OK;
+  if (!strcmp(word, "chip") && !o->chip) o->chip = a;
+  if (!strcmp(word, "fault") || !strcmp(word, "error")) o->fault = a;
+  if (!strcmp(word, "option")) {
+    o->no_auto_sync |= !strcmp(a, "no-auto-sync");
+    o->no_auto_memory |= !strcmp(a, "no-auto-memory");
+    o->no_checks |= !strcmp(a, "no-checks");
+    if (!strcmp(a, "schedule") && b) o->schedule = strtoull(b, NULL, 10);
+  }
+  if (!strcmp(word, "poison")) return append_setting(o->args, &o->n_args, a, "", "poison");
+  if (!strcmp(word, "data")) return append_setting(o->args, &o->n_args, a, "base64:", b ? b : "");
+  if (b && !strcmp(word, "arg")) return append_setting(o->args, &o->n_args, a, "", b);
+  if (b && !strcmp(word, "result")) return append_setting(o->results, &o->n_results, a, "", b);
+  return OK;
+}
+
+static int read_record(Options *o, const char *text, size_t len) {
+  char *copy = malloc(len + 1); /* kept: settings point into it */
+  if (!copy) exit(fail("no memory"));
+  memcpy(copy, text, len);
+  copy[len] = 0;
+  int status = OK, any = 0;
+  for (char *line = copy, *end; line && !status; line = end) {
+    end = strchr(line, '\n');
+    if (end) *end++ = 0;
+    if (strncmp(line, ";! ", 3)) continue;
+    any = 1;
+    status = read_words(o, line + 3);
+  }
+  return status || any ? status : fail("the file records no call; kernel.reproduce(path, ...) writes one");
+}
+
+/* The code of the first error, or "". */
+static void first_error(TlContext *c, char code[8]) {
+  const char *json = tl_diags_json(c), *at = json ? strstr(json, "\"severity\":\"error\"") : NULL;
+  *code = 0;
+  for (const char *p = json; at && (p = strstr(p, "\"code\":\"")) && p < at; p++) snprintf(code, 8, "%.6s", p + 8);
+}
+
+static int say_outcome(const Options *o, const char *now) {
+  int same = !strcmp(now, o->fault ? o->fault : "");
+  if (same) printf("the same as recorded: %s\n", *now ? now : "the same bytes");
+  else printf("not as recorded: %s, recorded %s\n", *now ? now : "no error", o->fault ? o->fault : "no error");
+  return same ? OK : FAILED;
+}
+
+static int compare_results(TlContext *c, const Options *o, const Tensor *t, int n) {
+  char code[8];
+  *o->compared = 1;
+  first_error(c, code);
+  for (int i = 0; i < n && !*code && !o->fault; i++) {
+    const char *want = t[i].p.is_tensor ? setting(o->results, o->n_results, t[i].p.name) : NULL;
+    uint32_t crc = want ? crc32_of(t[i].data, (size_t)t[i].count * (size_t)t[i].p.bytes) : 0;
+    if (!want || strtoul(want, NULL, 16) == crc) continue;
+    printf("not as recorded: %%%s has crc32 %08x, recorded %s\n", t[i].p.name, crc, want);
+    return FAILED;
+  }
+  return say_outcome(o, code);
+}
+
+static int run_sim(TlContext *c, const Options *o);
+
+static int replay(const Options *given, const char *path, const char *text, size_t len) {
+  Options o = *given;
+  char code[8];
+  int compared = 0;
+  o.compared = &compared;
+  int status = read_record(&o, text, len);
+  if (status) return status;
+  TlContext *c = tl_open(NULL, NULL);
+  if (!c) exit(fail("no memory"));
+  status = tl_load(c, path, text, len) ? run_sim(c, &o) : FAILED;
+  first_error(c, code);
+  if (status == FAILED && !compared) status = say_outcome(&o, code); /* the compiler's error */
+  show_diags(c, &o);
+  tl_close(c);
+  return status;
+}
+
 static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int n) {
   TlSim s = {.checks = !o->no_checks, .threads = o->threads, .schedule = o->schedule};
   TlSimResult r;
-  if (!tl_sim(c, args, n, &s, &r)) return FAILED;
-  int printed = 0, status = OK;
+  TlPrinted x;
+  int ok = tl_sim(c, args, n, &s, &r), printed = 0, status = OK;
+  for (int i = 0; tl_printed_at(c, i, &x); i++)
+    fprintf(o->json ? stderr : stdout, "%s:%d %s: %s%s", x.file, x.line, x.where, x.text,
+            *x.text && x.text[strlen(x.text) - 1] == '\n' ? "" : "\n");
+  if (o->compared) return compare_results(c, o, t, n);
+  if (!ok) return FAILED;
   if (o->json)
     printf("{\"blocks\":%lld,\"instructions\":%lld,\"gm_read_bytes\":%lld,\"gm_write_bytes\":%lld,\"cores_used\":%d,"
            "\"cores\":%d,\"results\":[",
@@ -509,6 +646,11 @@ static int run_file(const Options *o, const char *path) {
   size_t len = 0;
   char *text = read_file(path, &len);
   if (!text) return USAGE;
+  if (!strcmp(o->command, "replay")) {
+    int outcome = replay(o, path, text, len);
+    free(text);
+    return outcome;
+  }
   TlContext *c = tl_open(NULL, NULL);
   if (!c) exit(fail("no memory"));
   int status = tl_load(c, strcmp(path, "-") ? path : "<stdin>", text, len) ? OK : FAILED;
@@ -551,7 +693,8 @@ static int run_doctor(const Options *o) {
 }
 
 int main(int argc, char **argv) {
-  static const char *const commands[] = {"check", "fmt", "opt", "emit", "build", "sim", "cost", "explain", "doctor"};
+  static const char *const commands[] = {"check", "fmt",    "opt",     "emit",  "build",
+                                         "sim",   "replay", "cost",    "explain", "doctor"};
   const char *command = argc > 1 ? argv[1] : "";
   if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
     fputs(usage, stdout);

@@ -507,6 +507,13 @@ static IrStmt *clone_stmt(Renewal *r, const IrStmt *s) {
     c->par.ext = arena_array(a, IrExpr *, s->par.n);
     memcpy(c->par.ext, s->par.ext, sizeof(IrExpr *) * (size_t)s->par.n);
   }
+  if (ir_is_say(s) && s->say.n) {
+    c->say.arg = arena_array(a, IrArg, s->say.n);
+    memcpy(c->say.arg, s->say.arg, sizeof(IrArg) * s->say.n);
+  }
+  ir_say_exprs(c, renew_expr, r);
+  for (int i = 0; ir_is_say(s) && i < s->say.n; i++)
+    if (c->say.arg[i].kind == ARG_REGION) c->say.arg[i].region.buf = renew_buf(r, c->say.arg[i].region.buf);
   ir_stmt_exprs(c, renew_expr, r); /* before new names: `for %i in 0..%i` speaks of the outer one */
   for (int i = 0; i < c->n_args; i++)
     if (c->args[i].kind == ARG_REGION) c->args[i].region.buf = renew_buf(r, c->args[i].region.buf);

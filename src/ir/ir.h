@@ -191,6 +191,8 @@ typedef enum {
   ST_SYNC_ALL,         /* all cores of the launch */
   ST_BREAK,
   ST_CONTINUE,
+  ST_PRINT,            /* print [before | after] "text" {, arg}: nothing but a look */
+  ST_ASSERT,           /* assert e, "text" {, arg} */
   ST_COUNT
 } StmtOp;
 
@@ -225,6 +227,8 @@ typedef struct {
 } OpInfo;
 extern const OpInfo op_info[OP_COUNT];
 
+typedef enum { SAY_HERE, SAY_BEFORE, SAY_AFTER } SayWhen; /* print: in the program, or around the whole launch */
+
 struct IrBlock { IrStmt *first, *last; IrStmt *parent; /* NULL: kernel body */ };
 
 struct IrStmt {
@@ -246,6 +250,7 @@ struct IrStmt {
     struct { IrBuf *buf; IrExpr **idx; IrExpr *value; bool accumulate, atomic; } store;
     struct { IrBuf *buf; } alloc;
     struct { Pipe src, dst; IrExpr *id; int32_t mode; } sync; /* barrier, cross_*: src only */
+    struct { const char *text; IrExpr *cond; IrArg *arg; uint8_t n, when, side; } say; /* not among args */
   };
   const char *why; /* set by passes: which hazard a flag orders, why a loop is scalar (explain) */
 };
@@ -324,6 +329,7 @@ static inline IrArg ir_arg_scalar(IrExpr *e) { IrArg a = {ARG_SCALAR, {0}, e}; r
 static inline int ir_n_in(StmtOp op) { return op < OP_COUNT ? (int)__builtin_strlen(op_info[op].in) : 0; }
 static inline bool ir_is_op(const IrStmt *s) { return s->op < OP_COUNT; }
 bool ir_has_body(StmtOp op);
+static inline bool ir_is_say(const IrStmt *s) { return s->op == ST_PRINT || s->op == ST_ASSERT; }
 
 /* ---- parse.c / print.c --------------------------------------------------------------------------------------- */
 
@@ -355,14 +361,23 @@ bool ir_walk(IrBlock *b, IrVisit f, void *user);
 void ir_walk_expr(IrExpr *e, void (*f)(IrExpr *e, void *user), void *user);
 /* Calls f on every root expression of s itself (not of its body). */
 void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user);
+void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user); /* those of print and assert */
 void ir_hoist_allocs(IrKernel *k); /* all allocs to the start of the kernel's body, in program order */
-void ir_renumber(IrKernel *k); /* statement ids in program order, from 1 */
+void ir_renumber(IrKernel *k); /* statement ids in program order, from 1; a print has that of the one before */
 
 /* A region as the rows of a matrix: element (r, c) stands at off + r * pitch + c elements of the buffer
  * (ND layouts). Dimensions of extent 1 vanish, contiguous ones merge. */
 typedef struct { IrExpr *off, *rows, *cols, *pitch; } IrRows;
 bool ir_rows(IrKernel *k, const IrRegion *r, IrRows *out); /* false: more than two strides are needed */
 IrExpr *ir_count(IrKernel *k, const IrRegion *r);          /* product of the extents */
+
+/* ---- say.c: print and assert look at a program and are no part of it. Passes carry them along and see nothing of
+ * what they name; docs/ir.md says what their texts may hold. */
+
+typedef struct { const char *at; int len; char conv; bool count; } IrSpec; /* "%*t": count; conv 't' takes a tile */
+bool ir_next_spec(const char **text, IrSpec *out); /* the next conversion of a text; %% is none */
+bool ir_has_says(const IrKernel *k);
+void ir_drop_says(IrKernel *k); /* and the loops and ifs that hold nothing else */
 
 /* ---- vec.c: the one reading of a vector instruction's operands (simulator, writers, verifier, legalize) ---- */
 

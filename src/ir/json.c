@@ -119,7 +119,22 @@ static const char *const kinds[ST_COUNT] = {
     [ST_STORE] = "store",       [ST_FOR] = "for",         [ST_PARALLEL] = "parallel", [ST_IF] = "if",
     [ST_WHILE] = "while",       [ST_CUBE] = "cube",       [ST_VECTOR] = "vector",     [ST_SET_FLAG] = "set_flag",
     [ST_WAIT_FLAG] = "wait_flag", [ST_BARRIER] = "barrier", [ST_CROSS_SET] = "cross_set",
-    [ST_CROSS_WAIT] = "cross_wait", [ST_SYNC_ALL] = "sync_all", [ST_BREAK] = "break", [ST_CONTINUE] = "continue"};
+    [ST_CROSS_WAIT] = "cross_wait", [ST_SYNC_ALL] = "sync_all", [ST_BREAK] = "break", [ST_CONTINUE] = "continue",
+    [ST_PRINT] = "print",       [ST_ASSERT] = "assert"};
+
+static void put_say(Text *t, const IrStmt *s) {
+  static const char *const when[] = {"here", "before", "after"};
+  put_name(t, "text", s->say.text);
+  put_name(t, "when", when[s->say.when]);
+  put_field(t, "cond", s->say.cond);
+  key(t, "args");
+  text_put(t, "[");
+  for (int i = 0; i < s->say.n; i++) {
+    if (i) text_put(t, ",");
+    put_arg(t, &s->say.arg[i]);
+  }
+  text_put(t, "]");
+}
 
 static void put_sync(Text *t, const IrStmt *s) {
   put_name(t, "src", s->sync.src < PIPE_COUNT ? pipe_info[s->sync.src].name : NULL);
@@ -164,6 +179,7 @@ static void put_stmt(Text *t, const IrStmt *s) {
   case ST_WHILE: put_field(t, "cond", s->test.cond); break;
   default:
     if (ir_is_op(s)) put_op(t, s);
+    else if (ir_is_say(s)) put_say(t, s);
     else if (s->op >= ST_SET_FLAG && s->op <= ST_CROSS_WAIT) put_sync(t, s);
   }
   if (ir_has_body(s->op)) put_block(t, "body", &s->body);

@@ -127,7 +127,7 @@ static void next(Parser *p) {
   } else if (c == '"') {
     t->kind = T_STRING;
     t->s = ++p->cur;
-    while (p->cur < p->end && *p->cur != '"' && *p->cur != '\n') p->cur++;
+    while (p->cur < p->end && *p->cur != '"' && *p->cur != '\n') p->cur += *p->cur == '\\' && p->cur[1] == '"' ? 2 : 1;
     if (p->cur >= p->end || *p->cur != '"') fail(p, "a string that does not end on its line");
     t->len = (uint32_t)(p->cur++ - t->s);
   } else {
@@ -626,12 +626,52 @@ static IrStmt *read_sync(Parser *p, StmtOp op, Loc loc) {
   return s;
 }
 
+/* A string's bytes: \n, \t, \" and \\ stand for what they do in C. */
+static const char *read_text(Parser *p) {
+  if (p->tok.kind != T_STRING) fail(p, "expected a text in quotes before %s", show(p));
+  Text t;
+  text_init(&t, p->a);
+  for (uint32_t i = 0; i < p->tok.len; i++) {
+    char c = p->tok.s[i];
+    if (c == '\\' && i + 1 < p->tok.len) {
+      c = p->tok.s[++i];
+      c = c == 'n' ? '\n' : c == 't' ? '\t' : c;
+    }
+    text_putn(&t, &c, 1);
+  }
+  next(p);
+  return text_str(&t);
+}
+
+static IrStmt *read_say(Parser *p, StmtOp op, Loc loc) {
+  enum { MOST = 64 };
+  IrArg args[MOST];
+  IrStmt *s = ir_new_stmt(p->k, op, loc);
+  if (op == ST_ASSERT) {
+    s->say.cond = read_expr(p);
+    if (s->say.cond->type != DT_BOOL) s->say.cond = ir_unary(p->k, EX_LNOT, ir_unary(p->k, EX_LNOT, s->say.cond));
+    expect(p, ",");
+  } else if (accept_word(p, "before")) {
+    s->say.when = SAY_BEFORE;
+  } else if (accept_word(p, "after")) {
+    s->say.when = SAY_AFTER;
+  }
+  s->say.text = read_text(p);
+  for (; accept(p, ","); s->say.n++) {
+    if (s->say.n == MOST) fail_as(p, DIAG_LIMIT, "more than %d values", MOST);
+    args[s->say.n] = read_arg(p, 'e');
+  }
+  s->say.arg = arena_array(p->a, IrArg, s->say.n + 1);
+  memcpy(s->say.arg, args, sizeof(IrArg) * s->say.n);
+  return s;
+}
+
 static const struct { const char *word; StmtOp op; } keywords[] = {
     {"alloc", ST_ALLOC},       {"let", ST_LET},           {"var", ST_VAR},           {"for", ST_FOR},
     {"parallel", ST_PARALLEL}, {"if", ST_IF},             {"while", ST_WHILE},       {"cube", ST_CUBE},
     {"vector", ST_VECTOR},     {"set_flag", ST_SET_FLAG}, {"wait_flag", ST_WAIT_FLAG}, {"barrier", ST_BARRIER},
     {"cross_set", ST_CROSS_SET}, {"cross_wait", ST_CROSS_WAIT}, {"sync_all", ST_SYNC_ALL}, {"break", ST_BREAK},
-    {"continue", ST_CONTINUE},
+    {"continue", ST_CONTINUE}, {"print", ST_PRINT},       {"assert", ST_ASSERT},
 };
 
 static IrStmt *read_keyword(Parser *p, StmtOp op, Loc loc) {
@@ -658,6 +698,8 @@ static IrStmt *read_keyword(Parser *p, StmtOp op, Loc loc) {
     return s;
   case ST_BREAK:
   case ST_CONTINUE: return ir_new_stmt(p->k, op, loc);
+  case ST_PRINT:
+  case ST_ASSERT: return read_say(p, op, loc);
   default: return read_sync(p, op, loc);
   }
 }

@@ -158,6 +158,32 @@ static void put_sync(Text *t, const IrStmt *s) {
   if (s->op == ST_CROSS_SET) text_printf(t, " mode(%d)", s->sync.mode);
 }
 
+static void put_text(Text *t, const char *s) {
+  text_put(t, "\"");
+  for (; *s; s++) {
+    if (*s == '\n') text_put(t, "\\n");
+    else if (*s == '\t') text_put(t, "\\t");
+    else text_printf(t, "%s%c", *s == '"' || *s == '\\' ? "\\" : "", *s);
+  }
+  text_put(t, "\"");
+}
+
+static void put_say(Text *t, const IrStmt *s) {
+  static const char *const when[] = {"", "before ", "after "};
+  text_printf(t, "%s ", s->op == ST_ASSERT ? "assert" : "print");
+  if (s->say.cond) {
+    ir_print_expr(t, s->say.cond);
+    text_put(t, ", ");
+  }
+  text_put(t, when[s->say.when]);
+  put_text(t, s->say.text);
+  for (int i = 0; i < s->say.n; i++) {
+    text_put(t, ", ");
+    if (s->say.arg[i].kind == ARG_REGION) ir_print_region(t, &s->say.arg[i].region);
+    else ir_print_expr(t, s->say.arg[i].scalar);
+  }
+}
+
 static void put_head(Text *t, const IrStmt *s) {
   switch (s->op) {
   case ST_ALLOC: {
@@ -217,6 +243,8 @@ static void put_head(Text *t, const IrStmt *s) {
   case ST_VECTOR: text_put(t, "vector"); break;
   case ST_BREAK: text_put(t, "break"); break;
   case ST_CONTINUE: text_put(t, "continue"); break;
+  case ST_PRINT:
+  case ST_ASSERT: put_say(t, s); break;
   default:
     if (ir_is_op(s)) put_op(t, s);
     else put_sync(t, s);

@@ -65,7 +65,7 @@ static const char *stmt_word(const IrStmt *s) {
   static const char *const words[ST_COUNT - OP_COUNT] = {
       "alloc",  "let",      "var",       "assignment", "store",     "for",        "parallel", "if",    "while",
       "cube",   "vector",   "set_flag",  "wait_flag",  "barrier",   "cross_set",  "cross_wait", "sync_all", "break",
-      "continue"};
+      "continue", "print", "assert"};
   return s->op < OP_COUNT ? op_info[s->op].name : words[s->op - OP_COUNT];
 }
 
@@ -733,8 +733,45 @@ static void check_control(Verifier *v, const IrStmt *s) {
   diag_fix(v->d, g, "put it into a `for` or `while`");
 }
 
+static const IrArg *say_arg(const IrStmt *s, int i) { return i < s->say.n ? &s->say.arg[i] : NULL; }
+
+/* The values that the text asks for, and nothing else. */
+static void check_say(Verifier *v, IrStmt *s) {
+  const char *text = s->say.text, *what = NULL;
+  int n = 0;
+  IrSpec spec;
+  while (!what && ir_next_spec(&text, &spec)) {
+    const IrArg *a = say_arg(s, n++);
+    if (spec.count && spec.conv == 't') {
+      if (!a || a->kind != ARG_SCALAR) what = "a number of elements for `%*t`";
+      a = say_arg(s, n++);
+    }
+    bool tile = spec.conv == 't';
+    if (!strchr("tdiuxXocfFeEgG", spec.conv) || (spec.count && !tile)) what = "another conversion";
+    else if (!what && (!a || (a->kind == ARG_REGION) != tile)) what = tile ? "a tile" : "a scalar";
+    if (what) {
+      Diag *g = bad(v, SAY_ARGS, "'%s' \"%s\": `%.*s` wants %s", stmt_word(s), s->say.text, spec.len, spec.at, what);
+      diag_fix(v->d, g, "%%d, %%u, %%x, %%c, %%f, %%e and %%g take scalars, %%t takes a tile");
+    }
+  }
+  if (!what && n < s->say.n) {
+    Diag *g = bad(v, SAY_ARGS, "'%s' \"%s\" has %d values for %d conversions", stmt_word(s), s->say.text, s->say.n, n);
+    diag_fix(v->d, g, "write a conversion for each value");
+  }
+  if (s->say.cond) check_expr(v, s->say.cond);
+  for (int i = 0; i < s->say.n; i++) {
+    if (s->say.arg[i].kind == ARG_SCALAR) check_expr(v, s->say.arg[i].scalar);
+    else check_region(v, &s->say.arg[i].region);
+  }
+  if (v->par) {
+    Diag *g = bad(v, PARALLEL_BODY, "'%s' stands inside `parallel`", stmt_word(s));
+    diag_other(v->d, g, v->par->loc, "the parallel loop");
+    diag_fix(v->d, g, "move it out of the loop");
+  }
+}
+
 static void check_order(Verifier *v, const IrStmt *s) {
-  if (!v->lowered) return;
+  if (!v->lowered || (ir_is_say(s) && s->say.when)) return;
   bool is_side = s->op == ST_CUBE || s->op == ST_VECTOR;
   bool wrong = v->side ? s->op == ST_ALLOC : !is_side && s->op != ST_ALLOC && !v->inner;
   for (const IrStmt *x = s->prev; x && s->op == ST_ALLOC && !wrong; x = x->prev) wrong = x->op != ST_ALLOC;
@@ -778,6 +815,8 @@ static void check_stmt(Verifier *v, IrStmt *s) {
   case ST_VECTOR: check_side(v, s); return;
   case ST_BREAK:
   case ST_CONTINUE: check_control(v, s); return;
+  case ST_PRINT:
+  case ST_ASSERT: check_say(v, s); return;
   default: check_sync(v, s);
   }
 }

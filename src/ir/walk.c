@@ -59,6 +59,19 @@ void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
   }
 }
 
+void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
+  if (!ir_is_say(s)) return;
+  if (s->say.cond) f(&s->say.cond, user);
+  for (int i = 0; i < s->say.n; i++) {
+    IrArg *a = &s->say.arg[i];
+    if (a->kind == ARG_SCALAR) f(&a->scalar, user);
+    for (int d = 0; a->kind == ARG_REGION && d < a->region.buf->rank; d++) {
+      f(&a->region.off[d], user);
+      f(&a->region.ext[d], user);
+    }
+  }
+}
+
 typedef struct { IrKernel *k; IrStmt *last; } Hoist;
 static bool hoist_alloc(IrStmt *s, void *user) {
   Hoist *h = user;
@@ -78,7 +91,7 @@ void ir_hoist_allocs(IrKernel *k) {
 
 static bool renumber(IrStmt *s, void *user) {
   IrKernel *k = user;
-  s->id = ++k->n_stmts;
+  s->id = ir_is_say(s) ? k->n_stmts : ++k->n_stmts;
   return true;
 }
 

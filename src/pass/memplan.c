@@ -319,6 +319,45 @@ static bool drop_unused(IrStmt *s, void *user) {
   return true;
 }
 
+/* Prints do not lengthen lives: what they show may be gone, or may never have been. */
+typedef struct { Ctx *c; IrStmt *stmt; const IrBuf *none; } Say;
+
+static void check_shown(Say *x, const IrBuf *b) {
+  const IrBuf *own = ir_root((IrBuf *)b);
+  const Life *l = &x->c->life[own->id];
+  if (own->space == SPACE_GM) return;
+  if (!l->used) {
+    x->none = own;
+    return;
+  }
+  for (uint32_t i = 1; i < x->c->p->k->bufs.len; i++) {
+    const Life *o = &x->c->life[i];
+    if (!o->used || o == l || o->buf->space != own->space || o->buf->view || o->from > x->stmt->id || o->to <= l->to)
+      continue;
+    if (o->buf->addr >= own->addr + l->bytes || own->addr >= o->buf->addr + o->bytes) continue;
+    Diag *g = diag_add(x->c->p->diags, DIAG_SAY_LATE, x->stmt->loc,
+                       "%%%s is printed after its last use; its memory (%s, byte %lld) belongs to %%%s by then",
+                       own->name, space_info[own->space].name, (long long)own->addr, o->buf->name);
+    diag_fix(x->c->p->diags, g, "print it where it is used last");
+    return;
+  }
+}
+
+static void shown_load(IrExpr *e, void *user) {
+  if (e->op == EX_LOAD) check_shown(user, e->buf);
+}
+static void shown_expr(IrExpr **e, void *user) { ir_walk_expr(*e, shown_load, user); }
+
+static bool check_say(IrStmt *s, void *user) {
+  Say x = {user, s, NULL};
+  if (!ir_is_say(s)) return true;
+  ir_say_exprs(s, shown_expr, &x);
+  for (int i = 0; i < s->say.n; i++)
+    if (s->say.arg[i].kind == ARG_REGION) check_shown(&x, s->say.arg[i].region.buf);
+  if (x.none) pass_drop_say(x.c->p, s, "nothing else uses %%%s", x.none->name);
+  return true;
+}
+
 bool pass_memplan(PassCtx *p) {
   IrKernel *k = p->k;
   Ctx c = {.p = p, .life = arena_array(p->arena, Life, k->bufs.len)};
@@ -351,6 +390,7 @@ bool pass_memplan(PassCtx *p) {
     if (ok && s != SPACE_GM && space_info[s].physical) planned &= plan_space(&c, (Space)s);
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (k->bufs.data[i]->view) k->bufs.data[i]->addr = ir_root(k->bufs.data[i])->addr;
+  if (planned) ir_walk(&k->body, check_say, &c);
   if (planned) ir_walk(&k->body, drop_unused, &c);
   for (uint32_t i = 1; i < k->bufs.len && !planned; i++) /* as if it had not run */
     if (!c.life[i].by_hand) k->bufs.data[i]->addr = -1;

@@ -33,6 +33,36 @@ void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) {
   vec_push(p->arena, &p->remarks, r);
 }
 
+void pass_drop_say(PassCtx *p, IrStmt *s, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  Text t;
+  text_init(&t, p->arena);
+  text_vprintf(&t, fmt, ap);
+  va_end(ap);
+  diag_add(p->diags, DIAG_SAY_LEFT_OUT, s->loc, "this %s is left out: %s", s->op == ST_PRINT ? "print" : "assertion",
+           text_str(&t));
+  ir_remove(s);
+}
+
+/* What is printed before and after the launch stands aside while a pass runs. */
+static void set_aside(IrKernel *k, IrBlock *aside) {
+  for (IrStmt *s = k->body.first, *next; s; s = next) {
+    next = s->next;
+    if (!ir_is_say(s) || !s->say.when) continue;
+    ir_remove(s);
+    ir_append(aside, s);
+  }
+}
+
+static void put_back(IrKernel *k, IrBlock *aside) {
+  while (aside->first) {
+    IrStmt *s = aside->first;
+    ir_remove(s);
+    ir_append(&k->body, s);
+  }
+}
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -85,7 +115,10 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
       return false;
     }
     double t0 = now();
+    IrBlock aside = {0};
+    set_aside(p->k, &aside);
     if (!run_pass(p, pass)) return false;
+    put_back(p->k, &aside);
     ir_renumber(p->k);
     p->k->stage = pass->name;
     double seconds = now() - t0;

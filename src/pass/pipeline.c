@@ -128,6 +128,16 @@ static void shift_dim(IrKernel *k, IrStmt *s, const IrBuf *b) {
   if (s->args[s->op == OP_BROADCAST ? 1 : 0].region.buf == b) ir_set_attr(k, s, ATTR_DIM, ir_i32(k, dim->i + 1));
 }
 
+static void version_arg(const Probe *q, IrArg *a) {
+  if (a->kind != ARG_REGION || a->region.buf != q->buf) return;
+  for (int d = q->buf->rank - 1; d > 0; d--) {
+    a->region.off[d] = a->region.off[d - 1];
+    a->region.ext[d] = a->region.ext[d - 1];
+  }
+  a->region.off[0] = q->version;
+  a->region.ext[0] = ir_i32(q->k, 1);
+}
+
 static bool version_stmt(IrStmt *s, void *user) {
   Probe *q = user;
   IrBuf *b = q->buf;
@@ -138,17 +148,34 @@ static bool version_stmt(IrStmt *s, void *user) {
     for (int d = 1; d < b->rank; d++) idx[d] = s->store.idx[d - 1];
     s->store.idx = idx;
   }
-  for (int i = 0; i < s->n_args; i++) {
-    if (s->args[i].kind != ARG_REGION || s->args[i].region.buf != b) continue;
-    IrRegion *r = &s->args[i].region;
-    for (int d = b->rank - 1; d > 0; d--) {
-      r->off[d] = r->off[d - 1];
-      r->ext[d] = r->ext[d - 1];
-    }
-    r->off[0] = q->version;
-    r->ext[0] = ir_i32(q->k, 1);
-  }
+  for (int i = 0; i < s->n_args; i++) version_arg(q, &s->args[i]);
+  for (int i = 0; ir_is_say(s) && i < s->say.n; i++) version_arg(q, &s->say.arg[i]);
   ir_stmt_exprs(s, version_load, q); /* regions have their new rank by now */
+  ir_say_exprs(s, version_load, q);
+  return true;
+}
+
+/* A print outside of the loop does not know which version it means. */
+typedef struct { PassCtx *p; const IrStmt *loop; const IrBuf *buf; bool named; } Outside;
+
+static void name_load(IrExpr *e, void *user) {
+  Outside *o = user;
+  o->named |= e->op == EX_LOAD && e->buf == o->buf;
+}
+static void name_expr(IrExpr **e, void *user) { ir_walk_expr(*e, name_load, user); }
+
+static bool drop_outside(IrStmt *s, void *user) {
+  Outside *o = user;
+  if (!ir_is_say(s)) return true;
+  for (const IrStmt *up = s->block->parent; up; up = up->block->parent)
+    if (up == o->loop) return true;
+  o->named = false;
+  for (int i = 0; i < s->say.n; i++)
+    o->named |= s->say.arg[i].kind == ARG_REGION && s->say.arg[i].region.buf == o->buf;
+  if (!o->named) ir_say_exprs(s, name_expr, o); /* its region has the old rank */
+  if (o->named)
+    pass_drop_say(o->p, s, "%%%s has %d versions for the loop over %%%s; print it in the loop", o->buf->name,
+                  o->buf->versions, o->loop->loop.var->name);
   return true;
 }
 
@@ -171,6 +198,7 @@ void pipeline_versions(PassCtx *p, IrStmt *loop, IrBuf *b, int n) {
   b->rank++;
   b->versions = n;
   ir_walk(&loop->body, version_stmt, &q);
+  ir_walk(&k->body, drop_outside, &(Outside){p, loop, b, false});
   pass_remark(p, "pipeline", b->loc, "%%%s: %d versions for the loop over %%%s", b->name, n, loop->loop.var->name);
 }
 

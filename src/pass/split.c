@@ -38,6 +38,38 @@ int split_side(IrStmt *s) {
   return side ? side : SIDE_VECTOR; /* GM to GM */
 }
 
+/* ---- print and assert: they look at one side, and nothing is decided by them -------------------------------- */
+
+typedef struct { const IrVar *var; bool found; } Named;
+static void look_for_name(IrExpr *e, void *user) {
+  Named *n = user;
+  n->found |= e->op == EX_VAR && e->var == n->var;
+}
+static void look_for_core(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_name, user); }
+
+/* Those outside of a cube or vector block: the side of their tiles; else the cube's, whose core is one a block, or the
+ * vector cores' when they name the core. */
+static void place_says(PassCtx *p, IrBlock *b, int seen) {
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    if (s->op == ST_CUBE || s->op == ST_VECTOR) continue;
+    place_says(p, &s->body, seen);
+    place_says(p, &s->alt, seen);
+    if (!ir_is_say(s)) continue;
+    int side = SIDE_NONE;
+    Named n = {p->k->vid, false};
+    ir_say_exprs(s, add_expr_side, &side);
+    for (int i = 0; i < s->say.n; i++)
+      if (s->say.arg[i].kind == ARG_REGION) side |= side_of_space(s->say.arg[i].region.buf->space);
+    ir_say_exprs(s, look_for_core, &n);
+    if (n.found) side |= SIDE_VECTOR;
+    if (!side) side = seen & SIDE_CUBE ? SIDE_CUBE : SIDE_VECTOR;
+    if (side == SIDE_BOTH) pass_drop_say(p, s, "it names tiles of the cube and of the vector cores");
+    else if (!(side & seen)) pass_drop_say(p, s, "nothing else runs on its side of the core");
+    else s->say.side = (uint8_t)side;
+  }
+}
+
 /* ---- keeping one side of a block ------------------------------------------------------------------------- */
 
 static bool keeps_anything(const IrBlock *b);
@@ -65,7 +97,7 @@ static void keep_side(IrBlock *b, int side) {
       else ir_remove(s);
       continue;
     }
-    int own = split_side(s);
+    int own = ir_is_say(s) ? s->say.side : split_side(s);
     if (own && !(own & side)) {
       ir_remove(s);
       continue;
@@ -78,7 +110,7 @@ static void keep_side(IrBlock *b, int side) {
 
 /* ---- snapshots whose sources are on the other side -------------------------------------------------------------- */
 
-typedef struct { bool *known; bool orphan; } Names;
+typedef struct { PassCtx *p; bool *known; bool orphan; } Names;
 
 static bool note_names(IrStmt *s, void *user) {
   Names *n = user;
@@ -99,6 +131,11 @@ static bool drop_orphans(IrBlock *b, Names *n) {
     next = s->next;
     n->orphan = false;
     if (s->op == ST_LET || s->op == ST_VAR || s->op == ST_ASSIGN) ir_stmt_exprs(s, look_in_expr, n);
+    if (ir_is_say(s)) {
+      ir_say_exprs(s, look_in_expr, n);
+      if (n->orphan) pass_drop_say(n->p, s, "it names a value of the other side");
+      continue;
+    }
     if (n->orphan) {
       if (s->op != ST_ASSIGN) n->known[s->set.var->id] = false;
       ir_remove(s);
@@ -113,7 +150,7 @@ static bool drop_orphans(IrBlock *b, Names *n) {
 
 /* Keeps what one side executes; a snapshot of what only the other side can read goes with all that depends on it. */
 static void keep_only(PassCtx *p, IrStmt *side) {
-  Names n = {arena_array(p->arena, bool, p->k->vars.len + 1), false};
+  Names n = {p, arena_array(p->arena, bool, p->k->vars.len + 1), false};
   keep_side(&side->body, side->op == ST_CUBE ? SIDE_CUBE : SIDE_VECTOR);
   ir_walk(&side->body, note_names, &n);
   while (drop_orphans(&side->body, &n)) {
@@ -248,6 +285,7 @@ bool pass_split(PassCtx *p) {
   int seen = sides_below(&k->body);
   if (!seen) seen = SIDE_VECTOR;
   ir_hoist_allocs(k);
+  place_says(p, &k->body, seen);
   IrStmt *first = wrap(p, seen & SIDE_CUBE ? ST_CUBE : ST_VECTOR, k->loc);
   IrStmt *cube = seen & SIDE_CUBE ? first : NULL;
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;

@@ -149,10 +149,13 @@ static bool names(IrStmt *s, IrBuf *b) {
   return n.found;
 }
 
-/* The statement of s's block that uses b next, after s; NULL: none does before the block ends or what ends it early. */
+static bool is_sync(const IrStmt *s) { return s->op >= ST_SET_FLAG && s->op <= ST_SYNC_ALL; }
+
+/* The statement of s's block that uses b next, after s, or synchronisation by hand before it; NULL: none does before the
+ * block ends or what ends it early. */
 static IrStmt *next_use(IrStmt *s, IrBuf *b) {
   for (IrStmt *x = s->next; x; x = x->next) {
-    if (names(x, b)) return x;
+    if (names(x, b) || is_sync(x)) return x;
     if (x->op == ST_BREAK || x->op == ST_CONTINUE || x->op == ST_CUBE || x->op == ST_VECTOR) return NULL;
   }
   return NULL;

@@ -210,8 +210,32 @@ static void halve_regions(Share *h, IrStmt *s) {
       s->args[i].region.ext[0] = ir_i32(h->k, s->args[i].region.ext[0]->i / 2);
 }
 
+typedef struct { const Share *h; bool found; } Shared;
+static void look_for_shared(IrExpr *e, void *user) {
+  Shared *x = user;
+  x->found |= e->op == EX_LOAD && x->h->shared[e->buf->id];
+}
+static void look_in_expr(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_shared, user); }
+
+/* A print shows the half of a tile that its core has. */
+static void halve_say(Share *h, IrStmt *s) {
+  Shared x = {h, false};
+  ir_say_exprs(s, look_in_expr, &x);
+  for (int i = 0; i < s->say.n; i++) {
+    IrRegion *r = &s->say.arg[i].region;
+    if (!is_ub(&s->say.arg[i]) || !h->shared[r->buf->id]) continue;
+    if (!full_rows(r)) x.found = true;
+    else r->ext[0] = ir_i32(h->k, r->ext[0]->i / 2);
+  }
+  if (x.found) pass_drop_say(h->p, s, "the two vector cores have half of the rows each; print the whole tile");
+}
+
 static bool apply(IrStmt *s, void *user) {
   Share *h = user;
+  if (ir_is_say(s)) {
+    halve_say(h, s);
+    return true;
+  }
   bool to_gm = false, shares = false;
   if (ir_is_op(s)) {
     to_gm = s->args[s->n_args - 1].kind == ARG_REGION && s->args[s->n_args - 1].region.buf->space == SPACE_GM;

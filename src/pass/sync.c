@@ -377,7 +377,7 @@ static bool neighbours(const IrStmt *a, const IrStmt *b, Pipe pipe) {
   if (a->block != b->block) return false;
   if (a->id > b->id) return neighbours(b, a, pipe);
   for (const IrStmt *s = a; s != b; s = s->next)
-    if (!ir_is_op(s) || op_info[s->op].pipe != pipe) return false;
+    if (!ir_is_say(s) && (!ir_is_op(s) || op_info[s->op].pipe != pipe)) return false;
   return ir_is_op(b) && op_info[b->op].pipe == pipe;
 }
 

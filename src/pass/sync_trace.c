@@ -316,7 +316,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
 }
 
 static void walk_stmt(Walk *w, IrStmt *s) {
-  if (s->op == ST_ALLOC) return;
+  if (s->op == ST_ALLOC || ir_is_say(s)) return;
   if (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG || s->op == ST_BARRIER) {
     int64_t id = -1;
     if (s->op != ST_BARRIER && !known(at_iteration(w, s->sync.id), &id)) id = -1;

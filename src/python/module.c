@@ -234,6 +234,22 @@ static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
                        (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores);
 }
 
+static PyObject *program_printed(Program *p, PyObject *unused) {
+  (void)unused;
+  TlPrinted x;
+  if (!enter(p)) return NULL;
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && tl_printed_at(p->context, i, &x); i++) {
+    PyObject *text = text_or_none(x.text);
+    list = append(list, text ? Py_BuildValue("{sLsssisissss}", "block", (long long)x.block, "file", x.file, "line",
+                                             x.line, "col", x.col, "where", x.where, "text", "") : NULL);
+    if (list && PyDict_SetItemString(PyList_GetItem(list, i), "text", text) < 0) Py_CLEAR(list);
+    Py_XDECREF(text);
+  }
+  p->busy = 0;
+  return list;
+}
+
 static PyObject *program_cost(Program *p, PyObject *args) {
   PyObject *list;
   if (!PyArg_ParseTuple(args, "O!:cost", &PyList_Type, &list)) return NULL;
@@ -327,6 +343,7 @@ static PyMethodDef program_methods[] = {
     METHOD(time_text, METH_NOARGS, "the last time() as a table for people"),
     METHOD(time_events, METH_NOARGS, "[(core, statement, pipe, start us, end us, cause)] of the last "
                                      "time(timeline=True)"),
+    METHOD(printed, METH_NOARGS, "what the last run printed: a list of dicts"),
     METHOD(error_count, METH_NOARGS, "number of errors"),
     METHOD(diags_json, METH_NOARGS, "diagnostics as JSON"),
     METHOD(diags_text, METH_NOARGS, "diagnostics for a terminal"),

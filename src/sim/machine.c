@@ -119,6 +119,14 @@ static bool charge(Core *c, int32_t pc) {
   return false;
 }
 
+static void s_peek(Core *c, const Code *q) {
+  const Element *el = &c->prog->elem[q->a];
+  const SimBuf *b = &c->m->sim->buf[el->buf];
+  int64_t at;
+  c->reg[q->d] = (Reg){0};
+  if (element_at(c, el, &at)) c->reg[q->d] = scalar_load(b->type, buf_ptr(c, b, at));
+}
+
 bool run_s(Core *c, bool one) {
   Reg *r = c->reg;
   const Code *code = c->prog->code;
@@ -164,6 +172,16 @@ bool run_s(Core *c, bool one) {
       if (!one) drain(c);
       s_load(c, q);
       break;
+    case C_DRAIN:
+      if (!pipes_empty(c) && !c->hurry) {
+        bool moved = c->pc != pc - 1;
+        c->pc = pc - 1;
+        c->state = S_SAY;
+        return moved;
+      }
+      break;
+    case C_PEEK: s_peek(c, q); break;
+    case C_SAY: say(c, &c->prog->say[q->a]); break;
     case C_STORE:
       if (!one) drain(c);
       s_store(c, q);
@@ -194,6 +212,7 @@ static bool s_may_run(const Core *c) {
   switch (c->state) {
   case S_RUN: return true;
   case S_DONE: return false;
+  case S_SAY: return pipes_empty(c) || c->hurry;
   case S_QUEUE: {
     const PipeQueue *p = &c->pipe[c->at->pipe];
     return p->tail - p->head < p->depth;
@@ -275,7 +294,7 @@ void core_begin(Core *c, int64_t block) {
   c->state = S_RUN;
   c->at = NULL;
   c->all = 0;
-  c->tainted = false;
+  c->tainted = c->hurry = false;
 }
 
 /* A new block on the core: memories hold nothing of meaning (all ones: NaN, -1), flags are clear, all that was is
@@ -346,12 +365,20 @@ static bool seeded_step(Machine *m) {
   return true;
 }
 
+/* Nothing else moves: prints show what there is. */
+static bool hurry_prints(Machine *m) {
+  bool any = false;
+  for (int32_t i = 0; i < m->n_cores; i++)
+    if (m->core[i].state == S_SAY) any = m->core[i].hurry = true;
+  return any;
+}
+
 static void run_seeded(Machine *m, int64_t block) {
   int32_t n = m->n_cores * CORE_PIPES;
   if (!m->priority) m->priority = arena_array(&m->arena, uint32_t, n);
   m->random = m->sim->schedule + (uint64_t)block * UINT64_C(0xd1342543de82ef95);
   for (int32_t x = 0; x < n; x++) m->priority[x] = draw(m);
-  while (seeded_step(m))
+  while (seeded_step(m) || hurry_prints(m))
     if (m->block_faults >= m->sim->max_faults) return;
   if (m->hung) return;
   if (!at_end(m)) report_deadlock(m);
@@ -369,6 +396,7 @@ static void run_cores(Machine *m) {
       done &= c->state == S_DONE && pipes_empty(c);
       if (m->block_faults >= m->sim->max_faults) return;
     }
+    if (!moved && !done) moved = hurry_prints(m);
     if (!moved && !done) {
       if (!m->hung) report_deadlock(m);
       return;
@@ -380,6 +408,7 @@ static void run_cores(Machine *m) {
 void machine_run(Machine *m, int64_t first_block) {
   m->block_faults = 0;
   m->hung = false;
+  m->said_bytes = 0;
   m->spin = SPIN;
   m->budget = TL_LIMIT(INT64_C(1) << 28, 60);
   if (m->gm) gm_shadow_reset(m);

@@ -45,6 +45,9 @@ typedef enum {
   C_ISSUE,  /* instruction a */
   C_LOAD,   /* d = element a */
   C_STORE,  /* element a = d */
+  C_DRAIN,  /* wait until what was issued is done */
+  C_PEEK,   /* d = element a, unseen by the checks */
+  C_SAY,    /* print or assert a */
   C_CAST,   /* d = a converted from dtype b to dtype aux */
   C_BITS,   /* d = bits of a (dtype b) read as dtype aux */
   C_INT,                   /* + ExprOp: integer arithmetic in dtype aux */
@@ -54,7 +57,12 @@ typedef enum {
 typedef struct { uint16_t op, aux; int32_t d, a, b, to; } Code;
 
 /* One element of a buffer, read or written by pipe S. */
-typedef struct { uint32_t id; int32_t buf, idx[IR_MAX_RANK]; const IrStmt *stmt; bool is_store; } Element;
+typedef struct {
+  uint32_t id;
+  int32_t buf, idx[IR_MAX_RANK];
+  const IrStmt *stmt;
+  bool is_store, peek; /* peek: of a print */
+} Element;
 
 /* A region operand: registers with its offsets and extents. */
 typedef struct {
@@ -63,6 +71,9 @@ typedef struct {
   int32_t scalar; /* register, when the operand is no region (buf == 0) */
   uint8_t type;   /* DType of the scalar's register */
 } Operand;
+
+/* A print or assert: registers of its condition and values. */
+typedef struct { const IrStmt *stmt; int32_t cond; Operand *arg; } Say;
 
 typedef struct Inst Inst;
 struct Inst {
@@ -90,6 +101,8 @@ typedef struct {
   int32_t n_inst;
   Element *elem;
   int32_t n_elem;
+  Say *say;
+  int32_t n_say;
   Reg *init; /* constants at their places, rest 0 */
   int32_t n_reg;
   bool sync_all, cross, mode0;
@@ -239,6 +252,7 @@ typedef enum {
   S_RUN,
   S_QUEUE,
   S_SYNC,
+  S_SAY,
   S_DONE
 } SState; /* S waits for room in a queue, or in a statement of synchronisation */
 
@@ -256,6 +270,7 @@ typedef struct Core {
   SState state;
   const Inst *at;    /* what S waits in */
   uint8_t all;       /* sync_all: 0 on the way, 1 arrived, 2 released */
+  bool hurry;        /* nothing else moves: print what there is */
   bool tainted;      /* an instruction was left out after a fault: missing values are its fault */
   uint8_t *mem[SPACE_COUNT];
   Shadow *shadow[SPACE_COUNT];
@@ -306,6 +321,8 @@ typedef struct Machine {
   Map fault_keys;
   int32_t block_faults; /* in the block under way */
   bool hung;            /* a set found no room: what does not move later is its fault */
+  Vec(SimSaid) said;
+  int64_t said_bytes;   /* of the block under way */
   Vec(GmAccess) log;
   Vec(TwiceWritten) twice; /* by the instruction under way */
   Vec(uint8_t) before;     /* the bytes they had */
@@ -357,7 +374,8 @@ static inline uint8_t *buf_ptr(const Core *c, const SimBuf *b, int64_t at) {
 }
 
 /* program.c */
-bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *next_id, Program *out);
+/* says: with its prints and assertions; they take no time. */
+bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, bool says, uint32_t *next_id, Program *out);
 Reg *eval_params(Arena *a, const IrKernel *k, const SimArg *args); /* by variable id */
 bool eval_const(const IrKernel *k, const Reg *vars, const IrExpr *e, int64_t *out); /* shapes and grid extents */
 
@@ -437,6 +455,11 @@ Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const
 void fault_other(Core *c, Fault *f, const char *fmt, ...) TL_PRINTF(3, 4);
 void fault_fix(Core *c, Fault *f, const char *fmt, ...) TL_PRINTF(3, 4);
 void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
+
+/* show.c */
+void say(Core *c, const Say *x);
+void say_around(const Sim *s, Arena *a, SayWhen when, SimResult *out);
+void say_collect(Arena *a, const Machine *machine, int n, SimResult *out);
 
 /* blocks.c */
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);

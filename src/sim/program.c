@@ -20,6 +20,9 @@ typedef struct {
   Vec(const IrStmt *) code_stmt;
   Vec(Inst) inst;
   Vec(Element) elem;
+  Vec(Say) say;
+  bool peek; /* inside a print */
+  bool says;
   Vec(Reg) init;
   Jump *loop;
   Program *out;
@@ -56,7 +59,8 @@ static void refuse(Build *b, const char *what, const char *name) {
 static int32_t expr(Build *b, const IrExpr *e);
 
 static int32_t element(Build *b, const IrBuf *buf, IrExpr *const *idx, bool is_store) {
-  Element el = {.id = b->next_id++, .buf = (int32_t)buf->id, .stmt = b->stmt, .is_store = is_store};
+  Element el = {.id = b->next_id++, .buf = (int32_t)buf->id, .stmt = b->stmt, .is_store = is_store,
+                .peek = b->peek};
   if ((buf->space != SPACE_GM && buf->space != SPACE_UB) || (buf->space == SPACE_UB && buf->layout != LAYOUT_ND))
     refuse(b, "pipe s reaches single elements of gm and row-major ub only, not of",
            arena_printf(b->arena, "%%%s", buf->name));
@@ -94,7 +98,7 @@ static int32_t expr(Build *b, const IrExpr *e) {
   case EX_VAR: return (int32_t)e->var->id;
   case EX_LOAD: {
     int32_t el = element(b, e->buf, e->idx, false);
-    emit(b, C_LOAD, 0, d = temp(b), el, 0);
+    emit(b, b->peek ? C_PEEK : C_LOAD, 0, d = temp(b), el, 0);
     return d;
   }
   case EX_CAST:
@@ -293,6 +297,18 @@ static void store_stmt(Build *b, const IrStmt *s) {
   emit(b, C_STORE, 0, v, el, 0);
 }
 
+static void say_stmt(Build *b, const IrStmt *s) {
+  Say x = {s, 0, arena_array(b->arena, Operand, s->say.n + 1)};
+  if (s->say.when || !b->says) return;
+  emit(b, C_DRAIN, 0, 0, 0, 0);
+  b->peek = true;
+  if (s->say.cond) x.cond = expr(b, s->say.cond);
+  for (int i = 0; i < s->say.n; i++) operand(b, &s->say.arg[i], &x.arg[i]);
+  b->peek = false;
+  vec_push(b->arena, &b->say, x);
+  emit(b, C_SAY, 0, 0, (int32_t)b->say.len - 1, 0);
+}
+
 static void stmt(Build *b, const IrStmt *s) {
   b->stmt = s;
   if (ir_is_op(s)) {
@@ -325,6 +341,8 @@ static void stmt(Build *b, const IrStmt *s) {
   case ST_CROSS_SET:
   case ST_CROSS_WAIT:
   case ST_SYNC_ALL: sync_inst(b, s); break;
+  case ST_PRINT:
+  case ST_ASSERT: say_stmt(b, s); break;
   case ST_BREAK:
   case ST_CONTINUE: {
     int32_t j = emit(b, C_JMP, 0, 0, 0, 0);
@@ -341,8 +359,9 @@ static void block(Build *b, const IrBlock *blk) {
   for (const IrStmt *s = blk->first; s; s = s->next) stmt(b, s);
 }
 
-bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *next_id, Program *out) {
-  Build b = {.arena = a, .diags = d, .k = k, .side = side, .next_id = *next_id, .out = out, .ok = true};
+bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, bool says, uint32_t *next_id, Program *out) {
+  Build b = {.arena = a, .diags = d, .k = k, .side = side, .next_id = *next_id, .out = out, .ok = true,
+             .says = says};
   memset(out, 0, sizeof *out);
   for (uint32_t v = 0; v < k->vars.len + 1; v++) temp(&b);
   block(&b, &k->body);
@@ -355,6 +374,8 @@ bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, uint32_t *n
   out->n_inst = (int32_t)b.inst.len;
   out->elem = b.elem.data;
   out->n_elem = (int32_t)b.elem.len;
+  out->say = b.say.data;
+  out->n_say = (int32_t)b.say.len;
   out->init = b.init.data;
   out->n_reg = (int32_t)b.init.len;
   *next_id = b.next_id;

@@ -21,6 +21,7 @@ typedef struct { pthread_mutex_t lock; const TlAlloc *host; TlAlloc locked; } Sh
 typedef struct {
   Sim sim;
   Arena arena;      /* of the run, used by one thread only */
+  Arena *to;        /* the caller's */
   Machine *machine;
   int n_machines;
   SharedAlloc alloc;
@@ -220,6 +221,7 @@ static bool survey(Run *r) {
     }
     for (int32_t i = 0; i < p->n_elem; i++) {
       s->who[p->elem[i].id] = p->elem[i].stmt;
+      if (p->elem[i].peek) continue;
       use_gm(s, use, p->elem[i].buf, side, PIPE_S, p->elem[i].is_store, !p->elem[i].is_store);
     }
   }
@@ -252,13 +254,13 @@ static bool build_programs(Run *r) {
        vector = s->k->cores == CORES_VECTOR || s->k->cores == CORES_MIX;
   uint32_t next_id = 1;
   bool ok = true;
-  if (cube) ok &= program_build(&r->arena, r->diags, s->k, 'c', &next_id, &s->prog[0]);
-  if (vector) ok &= program_build(&r->arena, r->diags, s->k, 'v', &next_id, &s->prog[1]);
+  if (cube) ok &= program_build(&r->arena, r->diags, s->k, 'c', !r->time, &next_id, &s->prog[0]);
+  if (vector) ok &= program_build(&r->arena, r->diags, s->k, 'v', !r->time, &next_id, &s->prog[1]);
   s->who = arena_array(&r->arena, const IrStmt *, next_id);
   bool two = s->k->cores == CORES_MIX || s->k->vid;
   if (s->k->cores == CORES_MIX) { /* a side without a statement is not started */
     for (int side = 0; side < 2; side++)
-      if (!s->prog[side].n_inst && !s->prog[side].n_elem) s->prog[side].code = NULL;
+      if (!s->prog[side].n_inst && !s->prog[side].n_elem && !s->prog[side].n_say) s->prog[side].code = NULL;
   }
   s->cores_per_block = (s->prog[0].code ? 1 : 0) + (s->prog[1].code ? (two ? 2 : 1) : 0);
   s->together = s->prog[0].sync_all || s->prog[1].sync_all || s->prog[0].mode0 || s->prog[1].mode0;
@@ -406,7 +408,9 @@ static bool prepare(Run *r) {
 
 static void run_all(Run *r) {
   Sim *s = &r->sim;
-  if (!prepare(r)) return;
+  bool any = prepare(r);
+  if (r->ok) say_around(s, r->to, SAY_BEFORE, r->result);
+  if (!any) return;
   r->result->blocks = s->blocks;
   r->result->cores_used = (int32_t)min_i64(s->blocks, chip_cores(s));
   atomic_store(&s->next, 0);
@@ -415,6 +419,8 @@ static void run_all(Run *r) {
   run_workers(r, thread_count(r, atomic));
   for (int i = 0; i < r->n_machines; i++)
     if (r->machine[i].out_of_memory) longjmp(*r->arena.oom, 1);
+  say_collect(r->to, r->machine, r->n_machines, r->result);
+  say_around(s, r->to, SAY_AFTER, r->result);
   collect(r);
 }
 
@@ -626,6 +632,7 @@ bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimA
   r.sim.schedule = opt->schedule;
   r.sim.max_faults = opt->max_faults > 0 ? opt->max_faults : 8;
   r.opt = opt;
+  r.to = a;
   r.diags = d;
   r.result = out;
   return run(a, &r, k, arch, args, run_all);

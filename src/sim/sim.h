@@ -19,10 +19,14 @@ typedef struct {
   uint64_t schedule;  /* 0: the usual order; else the seed of another order of the pipes that the chip allows */
 } SimOptions;
 
+/* One print of the kernel; block -1: before or after the launch. `where` names block and core. */
+typedef struct { int64_t block; Loc loc; const char *where, *text; } SimSaid;
+
 typedef struct {
   int64_t blocks, instructions; /* executed over all cores */
   int64_t gm_read_bytes, gm_write_bytes;
   int32_t cores_used;           /* physical cores that got at least one block */
+  Vec(SimSaid) said;            /* by block, in the order of the program; in the arena given to sim_run */
 } SimResult;
 
 /* Runs k on the chip with args (k->params.len of them). Faults become diagnostics (errors) in d; false when there

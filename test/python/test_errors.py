@@ -356,8 +356,6 @@ def test_options_without_effect_warn():
         in_kernel(lambda X, Y, x, y, n: T.copy(X, x, eviction_policy="evict_first"))()
     with pytest.warns(tilelang.TileLangWarning, match=r"T.Pipelined\(order=...\) has no effect"):
         in_kernel(lambda X, Y, x, y, n: T.Pipelined(4, order=[0, 1]))()
-    with pytest.warns(tilelang.TileLangWarning, match="T.printf has no effect"):
-        in_kernel(lambda X, Y, x, y, n: T.printf("%d", n))()
     with pytest.warns(tilelang.TileLangWarning, match="T.unroll has no effect"):
         in_kernel(lambda X, Y, x, y, n: T.unroll(n))()
 

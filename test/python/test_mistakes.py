@@ -50,7 +50,6 @@ def test_functions_without_an_instruction(name, instead):
 @pytest.mark.parametrize(
     "read, text, fix",
     [
-        (lambda x: x.data, "has no 'data'", "T.reshape(A, shape)"),
         (lambda x: x.shpe, "'A' float32(64, 128) has no 'shpe'", "did you mean .shape?"),
         (lambda x: x[0, 0].dtyp, "A[0, 0] has no 'dtyp'", "did you mean .dtype?"),
         (lambda x: x[0:4, :].shap, "has no 'shap'", "did you mean .shape?"),

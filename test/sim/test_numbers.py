@@ -221,8 +221,8 @@ def test_select_repeats_the_mask(tlc, tmp_path):
     a = np.resize(a, 256)
     bits = np.tile(np.unpackbits(mask, bitorder="little"), 4).astype(bool)
     same(
-        vector(tlc, tmp_path, "select %b, %a, 0.0 -> %r maskrep", F32, a.shape, a, np.resize(mask, 32)),
-        np.where(bits, a, F32(0)),
+        vector(tlc, tmp_path, "select %b, %a, %c -> %r maskrep", F32, a.shape, a, np.resize(mask, 32), -a),
+        np.where(bits, a, -a),
     )
 
 

@@ -61,12 +61,17 @@ def _odd_float32(v):
     return np.where(off, (toward.view(np.uint32) | 1).view(np.float32), f)
 
 
+EXACT = None  # instead of a dtype: nothing is rounded
+
+
 def settle(value, dtype):
-    """A result of 64-bit arithmetic as a value of dtype."""
+    """A result of 64-bit arithmetic as a value of dtype; EXACT: as it is."""
+    if dtype is EXACT:
+        return value
     if isinstance(value, np.ndarray):
         return widen(narrow(value, dtype), dtype)
     if dtype.is_float:
-        return float(narrow(value, dtype)) if dtype != "float64" else float(value)
+        return float(narrow(value, dtype))
     if dtype == "bool":
         return bool(value)
     bits, value = dtype.bits, int(value)
@@ -245,7 +250,7 @@ def apply(op, dtype, operand, *values):
                 out = _COMPARE[op](*values)
                 return out if arrays else bool(out)
             out = _FLOAT[op](*(np.asarray(v, np.float64) for v in values))
-            if op in THROUGH_FLOAT32:
+            if op in THROUGH_FLOAT32 and dtype is not EXACT:
                 out = out.astype(np.float32).astype(np.float64)
         return settle(out if arrays else float(out), dtype)
     if op in ("//", "%", "/") and (np.any(np.asarray(values[1]) == 0)):

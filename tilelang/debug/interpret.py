@@ -81,13 +81,24 @@ def interpret(text, args, paths=None):
     return {p.name: arrays[i] for i, p in enumerate(prog.params) if isinstance(p, Buffer)}
 
 
-def interpret_kernel(kernel, views, scalars, sizes):
-    """A Kernel with the arguments of a call, by parameter number; `sizes` by name. Its Python function runs again, so
-    that what stands in it sees values."""
-    prog = program(kernel.text, kernel.name + ".tl", kernel.traced.builder.paths)
-    n = len(kernel.sizes)  # the text names them first
-    values = {k: sizes[name] for k, name in enumerate(kernel.sizes)}
+def interpret_kernel(kernel, args, kwargs):
+    """A call of a Kernel, interpreted: its Python function runs again, so that what stands in it sees values."""
+    from ..tensors import give_back
+
+    got, views, scalars, sizes, other, results, kind = kernel._bind(args, kwargs)
+    for k in kernel._launches(other):
+        _interpret(k, views, scalars, sizes)
+    for put_back in views.back:
+        put_back()
+    outs = [give_back(kind, results[i]) if i in results else got[i] for i in kernel.out_idx]
+    return None if not outs else outs[0] if len(outs) == 1 else outs
+
+
+def _interpret(k, views, scalars, sizes):
+    prog = program(k.text, k.name + ".tl", k.traced.builder.paths)
+    n = len(k.sizes)  # the text names them first
+    values = {i: sizes[name] for i, name in enumerate(k.sizes)}
     values.update((i + n, v) for i, v in scalars.items())
-    arrays = {i: over(v, kernel.params[i].dtype) for i, v in views.items()}
+    arrays = {i: over(v, k.params[i].dtype) for i, v in views.items()}
     made = run(prog, {i + n: a for i, a in arrays.items()}, values, sizes)
-    made.go(lambda lane: replay(kernel, lane, arrays, scalars))
+    made.go(lambda lane: replay(k, lane, arrays, scalars))

@@ -36,6 +36,11 @@ def node_of(s, loc):
         parts = [p for p in head if not isinstance(p, str)]
         return Node(kind, loc, vars=parts[::2], ext=parts[1::2], body=[node_of(x, x.loc) for x in s.body])
     words = head[0].split()
+    if kind == "say":
+        cond, rest = (head[1], head[3:]) if words[0] == "assert" else (None, head[1:])
+        args = [Region(p, [0] * len(p.shape), list(p.shape)) if isinstance(p, Buffer) else p for p in rest[2::2]]
+        when = words[1] if len(words) > 1 else "here"
+        return Node(words[0], loc, text=rest[0].raw, args=args, cond=cond, when=when)
     if words[0] in _SYNC:
         mode = int(re.search(r"mode\((\d)\)", str(head[-1])).group(1)) if words[0] == "cross_set" else 0
         return Node(words[0], loc, id=head[1] if len(head) > 1 else None, mode=mode)
@@ -136,6 +141,14 @@ class Live(Builder):
             s = Stmt(kind, head, self.loc(at))
         self.run(s)
         return s
+
+    def say(self, head):
+        if self.kernel_open:
+            return self.emit(head, "say")
+        s = node_of(Stmt("say", head, self.loc()), self.loc())
+        if s.when in self.lane.speaks:
+            self.lane.loc = s.loc
+            self.lane.show(s, f"{s.when} the launch")
 
     def value(self, e):
         return self.lane.value(e)

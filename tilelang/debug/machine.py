@@ -15,12 +15,13 @@ import threading
 
 import numpy as np
 
-from ..errors import Diagnostic, KernelFault
+from ..errors import Diagnostic, KernelFault, show_print
 from ..frontend.expr import Buffer, Element, Expr, Region
 from ..language.dtypes import float32
 from . import arith
 from .arith import narrow, np_dtype, widen
 from .ops import OPS, Op, c0
+from .say import say
 
 
 class Node:
@@ -162,7 +163,8 @@ class Run:
         self.scalars = scalars  # id(Var) -> value
         self.sizes = sizes or {}  # name of a symbolic size -> value
         self.unwritten = {}  # id(array) of an output or workspace -> where nothing has written yet
-        self.observers = []
+        self.observers = []  # called as f(lane, node) after each op and store
+        self.look = None  # called as f(lane, node) before each op; with it, stores leave (exact, rounded) in lane.exact
         self.tokens = {}  # (lane, flag) -> waits that may pass
         self.sent = {}  # (lane, flag, mode) -> sets not yet counted
 
@@ -178,18 +180,33 @@ class Run:
 
     def go(self, body=None):
         """Every block; `body(lane)` executes a lane's program."""
-        body = body or (lambda lane: lane.block(self.program.body))
+        if body is None:
+            self.around("before")
+            self.go(lambda lane: lane.block(self.program.body))
+            self.around("after")
+            return
         pending = []
-        for n, index in enumerate(self.blocks()):
+        blocks = list(self.blocks())
+        for n, index in enumerate(blocks):
             lanes = [Lane(self, index, side, vid, n * 4 + k) for k, (side, vid) in enumerate(self.program.lanes)]
             for k, lane in enumerate(lanes):
                 lane.first = k == 0
+                lane.speaks = ["before"] * (n == 0 and k == 0)
+                lane.speaks += ["after"] * (n == len(blocks) - 1 and k == len(lanes) - 1)
             pending += lanes
             if not self.program.together:
                 self._together(pending, body)
                 pending = []
         if pending:
             self._together(pending, body)
+
+    def around(self, when):
+        """What is printed before or after the launch."""
+        lane = Lane(self, (), None, 0, 0)
+        for s in self.program.body:
+            if s.kind == "print" and s.when == when:
+                lane.loc = s.loc
+                lane.show(s, f"{when} the launch")
 
     def _together(self, lanes, body):
         self.now = lanes
@@ -225,6 +242,9 @@ class Lane:
     first = True
     control = None
     files = None  # path -> number, where statements do not number those of the program
+    exact = None
+    wide = False  # arithmetic of floats is not rounded
+    speaks = ()  # "before", "after": the prints around the launch that this lane shows
     given = None  # the array or number of a parameter of the caller's
 
     def __init__(self, run, index, side, vid, number):
@@ -246,10 +266,13 @@ class Lane:
         core = {None: "", "cube": ", cube core", "vector": f", vector core {self.vid}"}[self.side]
         return f"block ({block}){core}"
 
-    def fault(self, code, text, fix=None):
-        number, line, col = self.loc
+    def source(self):
+        """(file, line) of the statement under way."""
         files = self.run.program.files if self.files is None else list(self.files)
-        file = files[number - 1] if 0 < number <= len(files) else None
+        return files[self.loc[0] - 1] if 0 < self.loc[0] <= len(files) else None, self.loc[1]
+
+    def fault(self, code, text, fix=None):
+        (file, line), col = self.source(), self.loc[2]
         return KernelFault([Diagnostic(code, f"{text} ({self.who()})", file, line, col, None, fix, "error")])
 
     # ---- memory -----------------------------------------------------------------------------------------------------
@@ -258,7 +281,7 @@ class Lane:
         """The array of a buffer or tensor."""
         found = self.tiles.get(id(buf))
         if found is None:
-            found = self.run.gm.get(id(buf)) if buf.space == "gm" else self._make(buf)
+            found = self.run.gm.get(id(buf)) if buf.space == "gm" and buf.view is None else self._make(buf)
             found = self.tiles[id(buf)] = self.given(buf) if found is None else found
         return found
 
@@ -266,6 +289,8 @@ class Lane:
         base = root(buf)
         shape = tuple(int(self.value(s)) for s in buf.shape)
         n = int(np.prod(shape)) * buf.dtype.itemsize
+        if buf.space == "gm":
+            return self.tile(base).reshape(-1).view(np.uint8)[:n].view(np_dtype(buf.dtype)).reshape(shape)
         if base is buf:
             self.memory[id(buf)] = np.full(n, 0xFF, np.uint8)
         else:
@@ -326,7 +351,7 @@ class Lane:
             reciprocal = arith.apply("/", float32, operand, 1.0, values[1])  # as the op `div` by a scalar
             return arith.apply("*", e.dtype, operand, values[0], arith.settle(reciprocal, operand))
         try:
-            return arith.apply(op, e.dtype, operand, *values)
+            return arith.apply(op, arith.EXACT if self.wide and e.dtype.is_float else e.dtype, operand, *values)
         except arith.DivideByZero:
             raise self.fault(811, "integer division by zero") from None
 
@@ -462,6 +487,18 @@ class Lane:
         self.control.meet(self, lambda: self.run.tokens.get((self, flag), 0) > 0)
         self.run.tokens[self, flag] -= 1
 
+    def on_print(self, s):
+        if s.when == "here":
+            self.show(s, self.who())
+
+    def show(self, s, where):
+        file, line = self.source()
+        show_print(file or "kernel.tl", line, where, say(self, s.text, s.args))
+
+    def on_assert(self, s):
+        if not self.value(s.cond):
+            raise self.fault(817, f"the assertion does not hold: {say(self, s.text, s.args)}")
+
     def on_sync_all(self, s):
         self.syncs += 1
         if self.control is not None:
@@ -481,6 +518,8 @@ class Lane:
         gm_out = any(r.buf.space == "gm" for r in s.outs)
         if gm_out and self.repeated(regions):
             return
+        if self.run.look is not None:
+            self.run.look(self, s)
         move = _MOVES.get(s.name)
         if move is not None:
             move(self, s)
@@ -709,8 +748,11 @@ class Lane:
         buf, dtype = s.buf, s.buf.dtype
         value = self.value(s.value, mask) if box is None or not s.accumulate else self.term(s.value, mask, len(box))
         array, at, inside = self.find(buf, s.idx, mask)
+        if self.run.look is not None and dtype.is_float:
+            self.note_exact(s, mask, value)
         base = root(buf)
-        if s.accumulate and buf.space != "gm" and id(base) not in self.written:
+        first = buf.space != "gm" and id(base) not in self.written
+        if first and (s.accumulate or (box is not None and buf.space == "l1")):  # a sum; a part of an operand
             array[...] = narrow(0, dtype)
         self.written.add(id(base))
         shadow = self.run.unwritten.get(id(array))
@@ -733,6 +775,16 @@ class Lane:
                 array[tuple(i[where] for i in at)] = value[where]
         for f in self.run.observers:
             f(self, s)
+
+    def note_exact(self, s, mask, value):
+        """What the right side of a store is without rounding, and what the buffer can hold of it."""
+        self.wide = True
+        exact = self.value(s.value, mask)
+        self.wide = False
+        rounded = widen(narrow(value, s.buf.dtype), s.buf.dtype)
+        if mask is not None:
+            exact, rounded = (np.where(mask, v, 0.0) for v in (exact, rounded))
+        self.exact = exact, rounded
 
     def term(self, e, mask, rank):
         """What a `+=` adds. A product of two elements in a sum over three axes and more is the cube's: not rounded."""

@@ -140,6 +140,14 @@ class Builder:
         self.blocks[-1].append(s)
         return s
 
+    def say(self, head):
+        """A print or an assertion; outside of T.Kernel it belongs to the launch."""
+        if self.kernel_open:
+            return self.emit(head, "say")
+        s = Stmt("say", head, self.loc())
+        self.top.append(s)
+        return s
+
     def open(self, kind, head, at=None):
         """A statement with a block, entered; close() leaves it."""
         if not self.kernel_open:

@@ -30,6 +30,7 @@ from .dtypes import (
     uint32,
     uint64,
 )
+from .debug import *  # noqa: F403
 from .hints import *  # noqa: F403
 from .kernel import Else, If, Kernel, Scope, Then, thread_return
 from .loops import (

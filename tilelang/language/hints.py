@@ -1,6 +1,6 @@
 """Hints of the dialects: accepted, noted, without effect here. And the names that are refused by name."""
 
-from ..errors import fail, warn
+from ..errors import fail
 from ..frontend.builder import active
 
 # name -> why it does nothing
@@ -17,14 +17,6 @@ _NOTED = {
     "pdl_sync": "launches of kernels follow each other",
     "no_set_max_nreg": "there are no registers to set",
     "disable_warp_group_reg_alloc": "there are no warps",
-}
-
-# what the text says when it should be seen at once: a program may count on the effect
-_WARNED = {
-    "printf": "printing from a kernel is not supported yet",
-    "print": "printing from a kernel is not supported yet",
-    "dump_tensor": "dumping from a kernel is not supported yet",
-    "device_assert": "asserts on the chip are not supported yet; the simulator checks bounds and races by itself",
 }
 
 REFUSED = {
@@ -70,12 +62,10 @@ _INSTEAD = {
 REFUSED.update(dict.fromkeys(_INSTEAD, "no instruction of the chip computes it"))
 
 
-def _make(name, why, loud):
+def _make(name, why):
     def function(*args, **kwargs):
         b = active()
-        if loud:
-            warn(f"T.{name} has no effect: {why}")
-        elif b is not None:
+        if b is not None:
             b.note(f"T.{name} has no effect here: {why}")
 
     function.__name__ = function.__qualname__ = name
@@ -84,9 +74,7 @@ def _make(name, why, loud):
 
 
 for _n, _w in _NOTED.items():
-    globals()[_n] = _make(_n, _w, False)
-for _n, _w in _WARNED.items():
-    globals()[_n] = _make(_n, _w, True)
+    globals()[_n] = _make(_n, _w)
 
 
 def refuse(name, kind):
@@ -94,4 +82,4 @@ def refuse(name, kind):
     fail(1002, f"T.{name} is refused: {REFUSED[name]}", fix=f"write {instead}" if instead else None, kind=kind)
 
 
-__all__ = [*_NOTED, *_WARNED]
+__all__ = [*_NOTED]

@@ -899,6 +899,8 @@ static void stmt(CWriter *w, const IrStmt *s) {
     side_begin(w, s);
     cw_block(w, &s->body);
     cw_close(w);
+  } else if (ir_is_say(s)) {
+    ac_say(w, s);
   } else if (ir_is_op(s) && spelling[s->op].write) {
     spelling[s->op].write(w, s, &spelling[s->op]);
   } else if (ir_is_op(s) || s->op == ST_PARALLEL) {

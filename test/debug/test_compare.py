@@ -1,0 +1,194 @@
+"""kernel.compare and kernel.bisect on kernels that are wrong on purpose."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.debug.bisect import between
+from tilelang.debug.call import Call
+from tilelang.debug.core import lowered, stages
+
+pytest.importorskip("tilelang._core")
+rng = np.random.default_rng(0)
+
+
+def gemm(M=96, N=64, K=128, steps=None, swap=False, guard=None, dtype="float16"):
+    """A @ B in tiles of 32 x 32 x 32; `steps`: of 4, how many are done."""
+
+    @T.prim_func
+    def f(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), "float32")):
+        with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 32)) as (bx, by):
+            a, b = T.alloc_shared((32, 32), dtype), T.alloc_shared((32, 32), dtype)
+            c = T.alloc_fragment((32, 32), "float32")
+            for k in T.serial(steps or K // 32):
+                T.copy(A[by * 32, k * 32], a)
+                T.copy(B[k * 32, bx * 32], b)
+                T.gemm(a, b, c)
+            if swap:
+                T.copy(c, C[by * 32, (1 - bx) * 32])
+            else:
+                T.copy(c, C[by * 32, bx * 32])
+
+    return tilelang.compile(f, out_idx=[2])
+
+
+def matrices(M=96, N=64, K=128):
+    return rng.normal(size=(M, K)).astype(np.float16), rng.normal(size=(K, N)).astype(np.float16)
+
+
+def product(a, b):
+    return a.astype(np.float32) @ b.astype(np.float32)
+
+
+def test_all_agrees():
+    a, b = matrices()
+    for ref in (None, product, product(a, b)):
+        found = gemm().compare(a, b, ref=ref)
+        assert found and found[0].count == 0 and "C: agrees" in str(found)
+    assert not gemm().bisect(a, b)
+
+
+def test_missed_accumulation():
+    a, b = matrices()
+    found = gemm(steps=3).compare(a, b, ref=product)
+    assert not found and found[0].kind == "accumulation" and "missed accumulation" in found[0].why
+    share = float(re.search(r"about (\d+)%", found[0].why).group(1))
+    assert 65 < share < 85
+
+
+def test_exchanged_tiles_and_who_wrote_them():
+    a, b = matrices()
+    found = gemm(swap=True).compare(a, b, ref=product)[0]
+    assert found.kind == "exchanged tiles"
+    assert found.count > 0.99 * 96 * 64 and found.tile == (32, 32) and found.by_tile.shape == (3, 2)
+    row, col = found.worst
+    assert found.where == f"block ({1 - col // 32}, {row // 32}), cube core"
+    assert found.line[0].endswith("test_compare.py") and found.line[1] == gemm.__code__.co_firstlineno + 13
+    assert found.error == np.abs(product(a[:, ::1], b)[row, col] - gemm(swap=True)(a, b)[row, col])
+
+
+def test_transposed():
+    @T.prim_func
+    def f(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(2, 2) as (bx, by):
+            a, b = T.alloc_ub((32, 32), "float32"), T.alloc_ub((32, 32), "float32")
+            T.copy(A[by * 32, bx * 32], a)
+            T.tile.transpose(b, a)
+            T.copy(b, C[by * 32, bx * 32])
+
+    kernel = tilelang.compile(f, out_idx=[1])
+    a = rng.normal(size=(64, 64)).astype(np.float32)
+    found = kernel.compare(a, ref=a)[0]
+    assert (found.kind, found.why) == ("transposed", "each tile is transposed")
+
+
+def test_tail():
+    @T.prim_func
+    def f(A: T.Tensor((70, 64), "float32"), C: T.Tensor((70, 64), "float32")):
+        with T.Kernel(3) as bx:
+            a = T.alloc_ub((32, 64), "float32")
+            T.copy(A[T.min(bx * 32, 70 - 32), 0], a)  # the last tile begins too early
+            T.tile.add(a, a, 1.0)
+            T.copy(a, C[bx * 32, 0])
+
+    kernel = tilelang.compile(f, out_idx=[1])
+    a = rng.normal(size=(70, 64)).astype(np.float32)
+    found = kernel.compare(a, ref=lambda x: x + 1)[0]
+    assert found.kind == "tail" and "behind element 64 of dimension 0, in the last tile of 6 of 32" in found.why
+    assert found.where == "block (2), vector core 0"
+
+
+def test_precision_and_zeros():
+    a, b = matrices()
+    exact = gemm().compare(a, b, ref=product(a, b) * np.float32(1.001))[0]
+    assert exact.kind in ("precision", "accumulation")
+    zeros = gemm().compare(np.zeros_like(a), b, ref=product(a, b))[0]
+    assert zeros.kind == "not written" and "all zeros" in zeros.why
+
+
+def test_a_heat_map(tmp_path):
+    pytest.importorskip("matplotlib")
+    a, b = matrices()
+    found = gemm(swap=True).compare(a, b, ref=product)
+    path = found.save(tmp_path / "c.png")
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n" and data == found.save(tmp_path / "d.png").read_bytes()
+
+
+def test_tensors_of_the_caller_stay():
+    @T.prim_func
+    def f(C: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            c = T.alloc_ub((64,), "float32")
+            T.copy(C, c)
+            T.tile.add(c, c, 1.0)
+            T.copy(c, C)
+
+    kernel = tilelang.compile(f)
+    c = np.arange(64, dtype=np.float32)
+    assert kernel.compare(c) and kernel.compare(c, ref=np.arange(64) + 1)
+    np.testing.assert_array_equal(c, np.arange(64))
+
+
+# ---- a race, and a pass that breaks the program ---------------------------------------------------------------------
+
+
+def racing():
+    @T.prim_func
+    def f(A: T.Tensor((8, 64), "float32"), C: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            a = T.alloc_ub((1, 64), "float32")
+            with T.Scope("V"):
+                for i in T.serial(8):
+                    T.copy(A[i, 0], a)
+                    T.set_flag("mte2", "mte3", 0)
+                    T.wait_flag("mte2", "mte3", 0)
+                    T.copy(a, C[i, 0])  # the next load does not wait for this store
+
+    return tilelang.compile(f, out_idx=[1])
+
+
+def test_a_race():
+    a = rng.normal(size=(8, 64)).astype(np.float32)
+    found = racing().compare(a, ref=a)
+    assert not found and any(d.code == "TL0805" for d in found.faults)
+    report = racing().bisect(a)
+    assert report.stage == "sync" and "flags are missing" in report.what
+
+
+@pytest.mark.parametrize("stage", ["parallel", "legalize", "memplan"])
+def test_a_pass_that_changes_the_numbers(stage):
+    @T.prim_func
+    def f(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(2) as bx:
+            a, b = T.alloc_shared((32, 64), "float32"), T.alloc_shared((32, 64), "float32")
+            T.copy(A[bx * 32, 0], a)
+            for i, j in T.Parallel(32, 64):
+                b[i, j] = a[i, j] * 3.0
+            T.copy(b, C[bx * 32, 0])
+
+    kernel = tilelang.compile(f, out_idx=[1])
+    a = rng.normal(size=(64, 64)).astype(np.float32)
+    call = Call(kernel, [a], {})
+    steps = []
+    for name, text in stages(call.text, call.paths):
+        if name == stage:  # what a bug of this pass would leave; the passes after it go on from there
+            was, now = ("at 8192", "at 4096") if stage == "memplan" else ("mul %a, 3.0", "add %a, 3.0")
+            text = text.replace(was, now)
+            steps.append((name, text))
+            rest = dict(stages(text, call.paths))
+            steps += [(n, rest[n]) for n, _ in stages(call.text, call.paths)[len(steps) :]]
+            break
+        steps.append((name, text))
+    report = between(call, steps)
+    assert report.stage == stage, report.what
+    assert report.before in (call.text, *(t for _, t in steps)) and report.after != report.before
+    if stage != "memplan":
+        assert "+" in report.diff() and "add %a, 3.0" in report.diff() and "C[0, 0] was" in report.what
+
+
+def test_lowered_text_is_what_runs():
+    assert "lowered(" in lowered(gemm().ir()).text()

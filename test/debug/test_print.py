@@ -1,0 +1,223 @@
+"""T.printf, T.print, T.dump_tensor, T.device_assert: they show, and change nothing."""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.debug.interpret import interpret
+
+_core = pytest.importorskip("tilelang._core")
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def make(loud):
+    say = T if loud else Silent
+
+    @T.prim_func
+    def f(A: T.Tensor((70, 32), "float32"), C: T.Tensor((70, 32), "float32"), n: T.int32):
+        say.printf("n is %d, %s\n", n, "text")
+        say.dump_tensor(A, 7, 3)
+        with T.Kernel(T.ceildiv(70, 32)) as bx:
+            a, b = T.alloc_shared((32, 32), "float32"), T.alloc_shared((32, 32), "float32")
+            T.copy(A[bx * 32, 0], a)
+            say.print(a[0, 0:4], "first")
+            say.printf("block %2d: %g%%\n", bx, a[0, 1])
+            for i in T.serial(2):
+                T.tile.mul(b, a, 2.0)
+                say.print(i)
+                say.device_assert(b[0, 0] < 1000.0, "too large: %f", b[0, 0])
+                T.copy(b, a)
+            T.copy(b, C[bx * 32, 0])
+        say.print(C[69, 0:2])
+
+    return tilelang.compile(f, out_idx=[1])
+
+
+class Silent:
+    printf = print = dump_tensor = device_assert = staticmethod(lambda *args: None)
+
+
+def without_prints(text):
+    lines = [x for x in text.split("\n") if not x.strip().startswith(("print ", "assert "))]
+    text, more = "\n".join(x.rsplit(" @", 1)[0] for x in lines), 1
+    while more:  # loops and ifs that held nothing else
+        text, more = re.subn(r"\n *(?:for|if|while) [^\n]*\{\n *\}(?=\n)", "", text)
+    return text
+
+
+A = (np.arange(70 * 32) % 97).astype(np.float32).reshape(70, 32)
+
+
+def test_nothing_changes():
+    loud, quiet = make(True), make(False)
+    assert without_prints(loud.ir(after="lowered")) == without_prints(quiet.ir(after="lowered"))
+    assert loud.ir(after="lowered").count("print ") == 6
+    np.testing.assert_array_equal(loud(A, 3), quiet(A, 3))
+    for chosen in ("buffers", "flags", "memory"):
+        a, b = ([(x.get("name"), x.get("addr"), x.get("why")) for x in k.explain_json()[chosen]] for k in (loud, quiet))
+        assert a == b
+
+
+def lines_of(out):
+    return [x.split("test_print.py:")[-1] for x in out.strip().split("\n")]
+
+
+def test_what_is_printed(capsys):
+    kernel = make(True)
+    capsys.readouterr()
+    kernel(A, 3)
+    simulated = lines_of(capsys.readouterr().out)
+    at = make.__code__.co_firstlineno
+    assert simulated[0] == f"{at + 5} before the launch: n is 3, text"
+    assert simulated[1] == f"{at + 6} before the launch: dump 7: %A f32[70, 32] [0, 1, 2]"
+    assert simulated[2] == f"{at + 10} block (0), vector core: first: %a f32[1, 4]"
+    assert simulated[3] == "[[0, 1, 2, 3]]"
+    assert simulated[4] == f"{at + 11} block (0), vector core: block  0: 1%"
+    assert [x.split(": ")[-1] for x in simulated if f"{at + 14} " in x] == ["0", "1"] * 3
+    assert simulated[-2:] == [f"{at + 18} after the launch: %C f32[1, 2]", "[[296, 300]]"]
+    assert kernel.last_run["printed"][4]["where"] == "block (0), vector core"
+    kernel.interpret(A, 3)
+    interpreted = lines_of(capsys.readouterr().out)
+    assert [x.replace(", vector core", "") for x in simulated] == interpreted
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_order_does_not_depend_on_threads(threads, tlc):
+    text = """tl 1
+kernel @k(%A: gm f32[64], %C: gm f32[64] out) grid(%bx: 40) {
+  alloc %a: ub f32[64]
+  copy %A -> %a
+  for %i in 0..%bx % 5 {
+    print "%d of %d: %t", %i, %bx, %a[0 +: 2]
+  }
+  if %bx == 39 {
+    copy %a -> %C
+  }
+}
+"""
+    status, out, _ = tlc("sim", "-", "--threads", str(threads), stdin=text)
+    want = [f"block ({b}), vector core: {i} of {b}:" for b in range(40) for i in range(b % 5)]
+    assert status == 0
+    got = [x.split(" %a")[0].split(" ", 1)[1] for x in out.split("\n") if " of " in x and ":" in x]
+    assert got[: len(want)] == want
+
+
+def test_a_failed_assertion(capsys):
+    kernel = make(True)
+    big = A.copy()
+    big[35, 0] = big[32, 0] = 600
+    with pytest.raises(tilelang.KernelFault) as e:
+        kernel(big, 3)
+    d = e.value.diagnostics[0]
+    assert d.code == "TL0817" and "too large: 1200.000000" in d.text and "block (1)" in d.text
+    assert d.line == make.__code__.co_firstlineno + 15
+    with pytest.raises(tilelang.KernelFault, match="TL0817.*too large: 1200.000000"):
+        kernel.interpret(big, 3)
+
+
+def test_cube_and_vector_cores_print_what_they_have(capsys):
+    @T.prim_func
+    def f(A: T.Tensor((32, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1) as bx:
+            a, b = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            c, d = T.alloc_fragment((32, 32), "float32"), T.alloc_shared((32, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.print(b[0:1, 0:3], "in L1")
+            T.gemm(a, b, c, clear_accum=True)
+            T.print(c[3:4, 0:3], "in L0C")
+            T.copy(c, d)
+            T.printf("block %d\n", bx)
+            T.print(d)
+            T.tile.exp(d, d)
+            T.copy(d, C)
+
+    kernel = tilelang.compile(f, out_idx=[2])
+    a = np.eye(32, dtype=np.float16)
+    b = (np.arange(32 * 32) % 7).astype(np.float16).reshape(32, 32)
+    capsys.readouterr()
+    kernel(a, b)
+    out = lines_of(capsys.readouterr().out)
+    text = "\n".join(out)
+    assert "block (0), cube core: in L1: %b f16[1, 3]\n[[0, 1, 2]]" in text
+    assert "block (0), cube core: in L0C: %c f32[1, 3]\n[[5, 6, 0]]" in text
+    assert text.count("block 0") == 1
+    assert "vector core 0: %d f32[16, 32]" in text and "vector core 1: %d f32[16, 32]" in text
+
+
+def test_the_writers():
+    kernel = make(True)
+    source = kernel.get_kernel_source()
+    assert 'AscendC::printf("block %2d: %g%%\\n", blockIdx, ' in source.replace("bx", "blockIdx")
+    assert source.count("DumpTensor(") == 1 and "assert(" in source
+    assert source.count("a print before the launch is the host's") == 2
+    assert "no prints or assertions in PTO" in kernel.get_kernel_source("pto")
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda a: T.printf("%d %d", 1), "'%d' has no value"),
+        (lambda a: T.printf("%d", 1, 2), "2 values for 1 conversions"),
+        (lambda a: T.printf("%t", 1), "no conversion '%t'"),
+        (lambda a: T.printf("%f", a), "of the tile 'a'"),
+        (lambda a: T.printf(a), "takes a format text first"),
+    ],
+)
+def test_wrong_calls(call, message):
+    with pytest.raises(tilelang.CompileError, match="TL1004") as e:
+
+        @T.prim_func
+        def f(C: T.Tensor((16,), "float32")):
+            with T.Kernel(1) as bx:
+                a = T.alloc_shared((16,), "float32")
+                T.clear(a)
+                call(a)
+                T.copy(a, C)
+
+    assert message in str(e.value)
+
+
+def test_prints_between_all_statements_change_nothing():
+    """Every program of the pass and simulator tests, with a print of each buffer after each statement."""
+    seen = left_out = 0
+    for path in sorted([*ROOT.glob("pass/*/*.tl"), *ROOT.glob("python/golden/*.tl")]):
+        p = _core.Program()
+        text = path.read_text()
+        if "after(" in text or not p.load(path.name, text):
+            continue
+        data, plain = json.loads(p.program_json()), _core.Program()
+        plain.load(path.name, p.text())
+        loud = _core.Program()
+        if not plain.lower() or not loud.load(path.name, with_prints(p.text(), data)):
+            continue
+        assert loud.lower(verify_each=True), loud.diags_text()
+        left_out += "would make another program" in loud.diags_text()  # statements move between iterations there
+        assert without_prints(loud.text()) == without_prints(plain.text()), path
+        seen += "print" in loud.text()
+    assert seen > 100 and left_out < seen / 10
+
+
+def with_prints(text, data):
+    """A print of each buffer declared so far after each plain statement outside of `parallel`."""
+    shapes = {b["name"]: len(b["shape"]) for b in data["bufs"]}
+    out, names, depth, parallel = [], [], 0, None
+    for line in text.split("\n"):
+        out.append(line)
+        word = line.strip()
+        at = " @" + line.rsplit(" @", 1)[1] if " @" in line else ""
+        if word.startswith("alloc "):
+            names.append(word.split("%")[1].split(":")[0])
+        depth += line.count("{") - line.count("}")
+        if word.startswith("parallel ") and parallel is None:
+            parallel = depth
+        if parallel is not None and depth < parallel:
+            parallel = None
+        elif parallel is None and names and " -> " in word and shapes:
+            out.append(f'print "%t", %{names[len(out) % len(names)]}{at}')
+    return "\n".join(out)

@@ -1,0 +1,63 @@
+"""python -m tilelang reduce."""
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tilelang.debug.core import parsed
+from tilelang.debug.reduce import differs, outcome, reduce
+
+pytest.importorskip("tilelang._core")
+
+_spec = importlib.util.spec_from_file_location("tl_conftest", pathlib.Path(__file__).parents[1] / "conftest.py")
+_conftest = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_conftest)
+find_tlc = _conftest.find_tlc
+
+RACE = """tl 1
+file "k.py"
+kernel @k(%A: gm f32[256, 64], %B: gm f32[64], %C: gm f32[256, 64] out) grid(%bx: 8) {
+  alloc %a: ub f32[32, 64] @2:5
+  alloc %b: ub f32[64] @2:5
+  copy %B -> %b @3:5
+  for %i in 0..4 {
+    if %bx > 2 {
+      copy %A[%bx * 32 +: 32, 0 +: 64] -> %a @5:9
+      add %a, %b -> %a @6:9
+    } else {
+      fill 0.0 -> %a @7:9
+    } @4:9
+    mul %a, 2.0 -> %a @8:9
+    exp %a -> %a @8:9
+  } @4:5
+  copy %a -> %C[0 +: 32, 0 +: 64] @9:5
+} @1:1
+"""
+
+
+def test_a_fault(tmp_path):
+    tlc = find_tlc()
+    assert outcome([tlc, "sim"], RACE, 20) == "TL0806"  # all blocks write the same rows
+    small = reduce(RACE, lambda text: outcome([tlc, "sim"], text, 20) == "TL0806")
+    assert outcome([tlc, "sim"], small, 20) == "TL0806"
+    body = small.split("{\n", 1)[1].strip().split("\n")
+    assert len(body) <= 4 and "for" not in small, small
+    parsed(small)
+
+
+def test_the_command(tmp_path):
+    (tmp_path / "case.tl").write_text(RACE)
+    call = [sys.executable, "-m", "tilelang", "reduce", str(tmp_path / "case.tl"), "--tlc", find_tlc()]
+    done = subprocess.run([*call, "--test", "grep -q exp {}"], capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0 and "exp" in done.stdout and "copy" not in done.stdout, done.stderr
+    done = subprocess.run([*call, "--interpret"], capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 2 and "does not fail" in done.stderr
+
+
+def test_agreement():
+    path = pathlib.Path(__file__).parents[1] / "pass" / "parallel" / "ew_chain.tl"
+    assert not differs(path.read_text())

@@ -1,0 +1,111 @@
+"""Looking at a kernel while it runs: T.printf, T.print, T.dump_tensor, T.device_assert.
+
+They never change addresses, flags or results. On the simulated chip and in `kernel.interpret` they print the Python
+line, the block and the core; a failed assertion is a fault of the run. Before and after `with T.Kernel(...)` they
+look at tensors once, around the launch.
+"""
+
+import re
+
+from ..errors import fail
+from ..frontend.builder import current
+from ..frontend.expr import Buffer, Expr, Region, describe, to_bool, value_of, wrap
+from .dtypes import int32
+from .ops import region_of
+
+_SPEC = re.compile(r"%(?:%|([-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|z|j)?(.))", re.S)
+_NUMBERS = "diuxXocfFeEgG"
+
+
+class Quoted(str):
+    """The text of a print as IR text; `raw` is what it says."""
+
+    def __new__(cls, raw):
+        out = "".join({"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}.get(c, c if c >= " " else "") for c in raw)
+        made = super().__new__(cls, f'"{out}"')
+        made.raw = raw
+        return made
+
+
+def _say(what, text, values, cond=None):
+    b = current(what)
+    head = ["assert ", cond, ", "] if cond is not None else ["print "]
+    if not b.kernel_open:
+        if cond is not None:
+            fail(1006, f"{what} stands outside `with T.Kernel(...)`", fix="move it into the body of T.Kernel")
+        for v in values:
+            buf = v.buf if isinstance(v, Region) else None
+            if buf is not None and buf.space != "gm" or isinstance(v, Expr) and not v.pure:
+                fail(1006, f"{what} of {describe(v)} outside `with T.Kernel(...)`", fix="only tensors are there")
+        head = [f"print {'before' if b.grid is None else 'after'} "]
+    head.append(Quoted(text))
+    for v in values:
+        head += [", ", v]
+    b.say(head)
+
+
+def _escape(text):
+    return str(text).replace("%", "%%")
+
+
+def _formatted(what, fmt, args):
+    """(text, values) of a format of C: strings are put in, numbers stay."""
+    if not isinstance(fmt, str):
+        fail(1004, f"{what} takes a format text first, not {describe(fmt)}", fix="T.print(value) prints one value")
+    out, values, at, rest = [], [], 0, list(args)
+    for m in _SPEC.finditer(fmt):
+        out.append(fmt[at : m.start()])
+        at = m.end()
+        if m.group(2) is None:
+            out.append("%%")
+            continue
+        if not rest:
+            fail(1004, f"{what}: '{m.group()}' has no value", fix="give a value for each conversion")
+        v = rest.pop(0)
+        if m.group(2) == "s":
+            out.append(_escape(v))
+        elif isinstance(v, (Buffer, Region)):
+            fail(1004, f"{what} of the tile {describe(v)}", fix="T.print(tile) prints it; tile[i, j] is one element")
+        elif m.group(2) not in _NUMBERS:
+            fail(1004, f"{what}: there is no conversion '{m.group()}'", fix="%d, %u, %x, %c, %f, %e, %g and %s")
+        else:
+            out.append(f"%{m.group(1)}{m.group(2)}")
+            values.append(wrap(v))
+    if rest:
+        fail(1004, f"{what} has {len(args)} values for {len(args) - len(rest)} conversions in {fmt!r}")
+    return "".join(out) + fmt[at:], values
+
+
+def printf(fmt, *args):
+    """Prints scalars by a format of C: T.printf("row %d: %f\\n", i, a[i, 0])."""
+    _say("T.printf", *_formatted("T.printf", fmt, args))
+
+
+def print(obj, msg="", **hints):
+    """Prints a scalar, a tile or a slice of one, after a message."""
+    lead = f"{_escape(msg)}: " if msg else ""
+    if isinstance(obj, (Buffer, Region)):
+        _say("T.print", lead + "%t", [region_of(obj, "T.print")])
+    elif isinstance(obj, Expr):
+        _say("T.print", lead + ("%g" if obj.dtype.is_float else "%d"), [obj])
+    else:
+        _say("T.print", lead + _escape(obj), [])
+
+
+def dump_tensor(tensor, desc=0, dump_size=None, shape_info=()):
+    """Prints the first `dump_size` elements of a tile or tensor under the number `desc`."""
+    r = region_of(tensor, "T.dump_tensor")
+    lead = f"dump {value_of(desc) if value_of(desc) is not None else desc}: "
+    if dump_size is None:
+        _say("T.dump_tensor", lead + "%t", [r])
+    else:
+        _say("T.dump_tensor", lead + "%*t", [wrap(dump_size, int32), r])
+
+
+def device_assert(cond, msg="", *args, **hints):
+    """A run in which `cond` is false is a fault; the message may be a format with values."""
+    text, values = _formatted("T.device_assert", str(msg), args) if args else (_escape(msg), [])
+    _say("T.device_assert", text, values, to_bool(cond))
+
+
+__all__ = ["device_assert", "dump_tensor", "print", "printf"]
