@@ -151,8 +151,8 @@ static bool names(IrStmt *s, IrBuf *b) {
 
 static bool is_sync(const IrStmt *s) { return s->op >= ST_SET_FLAG && s->op <= ST_SYNC_ALL; }
 
-/* The statement of s's block that uses b next, after s, or synchronisation by hand before it; NULL: none does before the
- * block ends or what ends it early. */
+/* The statement of s's block that uses b next, after s, or synchronisation by hand before it; NULL: none does before
+ * the block ends or what ends it early. */
 static IrStmt *next_use(IrStmt *s, IrBuf *b) {
   for (IrStmt *x = s->next; x; x = x->next) {
     if (names(x, b) || is_sync(x)) return x;
