@@ -95,3 +95,34 @@ def test_forgotten_out_idx_and_unnamed_buffers():
         tilelang.compile(main)
 
     assert "'buffer' takes (3,)" in str(error_of(make))
+
+
+def rows(grid, body, out_idx=(-1,)):
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(*grid) as bx:
+            a = T.alloc_ub((16, 64), "float32")
+            body(A, C, a, bx)
+
+    return tilelang.compile(main, out_idx=list(out_idx))
+
+
+def copy_rows(A, C, a, bx):
+    T.copy(A[bx * 16, 0], a)
+    T.copy(a, C[bx * 16, 0])
+
+
+def test_one_name_for_several_indices():
+    d = error_of(lambda: rows((4, 4), copy_rows)).errors[0]
+    assert "gives 2 indices (bx, by)" in d.text and d.fix == "as (bx, by):"
+
+
+def test_a_loop_of_python_without_end(monkeypatch):
+    monkeypatch.setattr("tilelang.frontend.builder.MOST", 500)
+
+    def body(A, C, a, bx):
+        while True:
+            T.tile.add(a, a, 1.0)
+
+    d = error_of(lambda: rows((4,), body)).errors[0]
+    assert d.code == "TL1006" and "goes on" in d.text and "T.serial" in d.fix

@@ -40,6 +40,7 @@ class Stmt:
 
 
 _local = threading.local()
+MOST = 1 << 17  # statements of a block; more cannot be ordered (sync_trace.c), and mostly there is no end to them
 
 
 def current(what):
@@ -135,6 +136,12 @@ class Builder:
                 1006,
                 f"'{head[0].split()[0]}' stands inside T.Parallel, which takes assignments to elements only",
                 fix="move it out of the T.Parallel loop, or use T.serial",
+            )
+        if len(self.blocks[-1]) >= MOST:
+            fail(
+                1006,
+                f"a loop that Python runs has made {MOST} statements and goes on",
+                fix="loop on the chip: T.serial(n); a `while` needs a condition on values of the kernel, or a `break`",
             )
         s = Stmt(kind, head, self.loc(at))
         self.blocks[-1].append(s)

@@ -897,11 +897,7 @@ def no_attribute(thing, name):
     from ..errors import UnknownNameError, nearest
 
     near = nearest(name, dir(type(thing)))
-    if isinstance(thing, Buffer) and name == "data":
-        x = thing.called
-        fix = f"T.reshape({x}, shape) or T.view({x}, shape, dtype) is the tensor in another shape"
-    else:
-        fix = f"did you mean .{near}?" if near else None
+    fix = f"did you mean .{near}?" if near else None
     what = describe(thing) if isinstance(thing, (Buffer, Region)) else show(thing)
     fail(1001, f"{what} has no '{name}'", fix=fix, kind=UnknownNameError)
 

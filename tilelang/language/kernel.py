@@ -81,7 +81,7 @@ class Kernel:
         b.kernel_open = True
         if len(values) == 1 and not isinstance(names, tuple):
             return values[0]
-        return tuple(values)
+        return _Indices(values)
 
     def __exit__(self, kind, *exc):
         self.builder.kernel_open = False
@@ -90,6 +90,16 @@ class Kernel:
 def thread_return():
     """Ends the block's work: nothing that follows is done. Last in an `if` that stands in T.Kernel itself."""
     current("T.thread_return").end_work()
+
+
+class _Indices(tuple):
+    """Several block indices; one name for all of them is no number."""
+
+    def _several(self, *_):
+        names = ", ".join(v.name for v in self)
+        fail(1004, f"this T.Kernel gives {len(self)} indices ({names}), one name takes them", fix=f"as ({names}):")
+
+    __mul__ = __rmul__ = __sub__ = __rsub__ = __floordiv__ = __truediv__ = __mod__ = __lt__ = __gt__ = _several
 
 
 class Block:
