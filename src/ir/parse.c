@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = TL_LIMIT(120, 4), MAX_HEIGHT = TL_LIMIT(1000, 5), MAX_ARGS = 8 };
+enum { MAX_DEPTH = 120, MAX_HEIGHT = 1000, MAX_ARGS = 8 };
 
 typedef enum { T_END, T_NAME, T_VAR, T_INT, T_FLOAT, T_STRING, T_PUNCT } Tok;
 

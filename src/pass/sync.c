@@ -548,7 +548,7 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   }
   y->entry_tick = arena_array(p->arena, int32_t, y->trace.entries.len + 1);
   if (y->trace.too_long || !solve(y)) {
-    Diag *g = diag_add(p->diags, DIAG_INTERNAL, side->loc,
+    Diag *g = diag_add(p->diags, DIAG_SYNC_SIZE, side->loc,
                        "the program is too large to order its pipes (%u instructions traced)", y->trace.entries.len);
     diag_fix(p->diags, g, "use loops instead of repeated statements, or T.barrier_all() between phases");
     return false;

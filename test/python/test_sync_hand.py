@@ -1,5 +1,6 @@
 """Flags and barriers written by hand that order nothing are named in explain(), with what they hold up."""
 
+import json
 import re
 
 from tilelang import _core
@@ -46,3 +47,18 @@ def test_barrier_beside_flags():
 def test_needed_ones_are_not_named():
     once = re.sub(r".* mte2 -> v #1 .*\n", "", TEXT.replace("BARRIER", ""))
     assert redundant(once) == []
+
+
+def test_too_many_iterations_to_trace():
+    """Loops in loops are traced a few times each; beyond a limit the program is refused, with what helps."""
+    depth = 12
+    loops = "".join(f"for %i{i} in 0..3 {{\n" for i in range(depth))
+    p = _core.Program()
+    assert p.load(
+        "k.tl",
+        "tl 1\nkernel @k(%Y: gm f32[64] out) grid(%bx: 1) {\nalloc %a: ub f32[64]\nfill 0.0 -> %a\n"
+        + f"{loops}add %a, 1.0 -> %a\n{'}' * depth}\ncopy %a -> %Y\n}}\n",
+    )
+    assert not p.lower()
+    found = json.loads(p.diags_json())
+    assert [d["code"] for d in found] == ["TL0703"] and "T.barrier_all()" in found[0]["fix"]
