@@ -548,6 +548,7 @@ static void time_stmts(const Clock *k, SimTime *out, Arena *a) {
 static void time_all(Run *r) {
   Sim *s = &r->sim;
   SimTime *out = r->time;
+  out->mhz = s->arch->mhz;
   if (!prepare(r)) return;
   survey(r);
   if (!data_known(r)) {
@@ -578,7 +579,6 @@ static void time_all(Run *r) {
   clock_run(k);
   collect(r);
   out->ticks = k->end;
-  out->mhz = s->arch->mhz;
   out->us = (double)k->end / TICKS / s->arch->mhz;
   out->blocks = s->blocks;
   out->instructions = k->issued;

@@ -247,6 +247,13 @@ def test_second_read_hits():
     assert read(256) == 0
 
 
+def test_no_blocks():
+    p = program(kernel("%n: i32", "%b: %n", "vector", ["%v: ub f32[64] at 0"], ["exp %v -> %v"]))
+    ok, result = p.time([0])
+    assert ok and result["us"] == 0 and json.loads(p.time_json())["cores"] == []
+    assert p.time_text().startswith("@k on 910B2: 0.00 us")
+
+
 def test_warm_l2():
     p = program(PIPELINE)
     assert timed(p, SHAPES)[0]["l2_hit"] == 0
