@@ -21,7 +21,7 @@ from run import Runner
 
 ARCH = Path(__file__).resolve().parents[2] / "src" / "arch"
 CROSS = Path(__file__).with_name("cross.json")
-CHIP_FAMILY = {"910B1": "a2", "910B2": "a2", "910_9391": "a2", "950PR_958x": "a5"}
+CHIP_FAMILY = {"910B1": "a2", "910B2": "a2", "910B3": "a2", "910_9391": "a2", "950PR_958x": "a5"}
 
 # constants that are fitted together, and the experiments that speak of them
 GROUPS = [

@@ -275,16 +275,26 @@ def gemm(chip, m, n, k, bm, bn, bk, single_m, single_n, step_a=1, step_b=1, l1_s
     return kernel(params, f"%b: {cores_m * cores_n}", chip, "cube", allocs, b), [(m, k), bs, (m, n)]
 
 
-def vector_loop(chip, op, count, dtype, addresses, times, args=2):
-    """One vector instruction `times` times, alone on one core."""
+def vector_loop(chip, op, count, dtype, addresses, times, args=2, scalar=""):
+    """One vector instruction `times` times, alone on one core; `scalar`: its last input."""
     b = Body()
     b.open("vector")
     names = [f"%s{i}" for i in range(args)] + ["%d"]
     allocs = [f"{v}: ub {dtype}[{count}] at {a}" for v, a in zip(names, addresses)]
     b.open(f"for %i in 0..{times}")
-    b(f"{op} {', '.join(names[:-1])} -> %d")
+    b(f"{op} {', '.join(names[:-1] + [scalar] * bool(scalar))} -> %d")
     b.close()
     b.close()
+    return kernel([], "%b: 1", chip, "vector", allocs, b), []
+
+
+def row_reduction(chip, op, rows, cols, dtype):
+    """One row reduction, alone on one core."""
+    b = Body()
+    b.open("vector")
+    b(f"{op} %s -> %d")
+    b.close()
+    allocs = [f"%s: ub {dtype}[{rows}, {cols}] at 0", f"%d: ub {dtype}[{rows}] at 65536"]
     return kernel([], "%b: 1", chip, "vector", allocs, b), []
 
 

@@ -101,6 +101,26 @@ def matmuls():
     return out
 
 
+# pto-isa's cost tests: (kernel, config) -> instruction, tiles read, scalar. Tiles lie one behind the other.
+GOLDENS = {
+    ("pto_tadd_instr", "TADD"): ("add", 2, ""), ("pto_tmul_instr", "TMUL"): ("mul", 2, ""),
+    ("pto_tdiv_instr", "TDIV"): ("div", 2, ""), ("pto_texp_instr", "TEXP"): ("exp", 1, ""),
+    ("pto_tsqrt_instr", "TSQRT"): ("sqrt", 1, ""), ("pto_tmins_instr", "TMINS"): ("min", 1, "1"),
+    ("pto_trowsum_instr", "TROWSUM"): ("row_sum", 1, ""), ("pto_trowmax_instr", "TROWMAX"): ("row_max", 1, ""),
+}  # fmt: skip
+GOLDEN_SHAPES = {
+    "pto_tadd_instr": [("64x64", "f32"), ("64x64", "i32"), ("16x256", "f16"), ("64x64", "i16")],
+    "pto_tmul_instr": [("64x64", "f32"), ("64x64", "i32"), ("16x256", "f16")],
+    "pto_tdiv_instr": [("64x64", "f32"), ("64x64", "f16")],
+    "pto_texp_instr": [("64x64", "f32"), ("64x64", "f16"), ("32x32", "f16"), ("32x32", "f32")],
+    "pto_tsqrt_instr": [("64x64", "f32"), ("64x64", "f16")],
+    "pto_tmins_instr": [("64x64", "f32"), ("64x64", "i32")],
+    "pto_trowsum_instr": [("64x64", "f32"), ("64x128", "f16")],
+    "pto_trowmax_instr": [("64x64", "f32"), ("64x128", "f16")],
+}
+NUMPY_DTYPE = {"fp32": "f32", "int32": "i32", "fp16": "f16", "int16": "i16"}
+
+
 def others():
     out = {}
     for size in (1536, 3072, 6144, 7680):
@@ -111,6 +131,17 @@ def others():
     for n, at in enumerate(banks, 1):
         out[f"A2 bank {n}"] = Experiment("instructions", A2_BANK, K.vector_loop, "add", 4096, "f32", at, 100,
                                          scale=10.0)
+    for (kernel, config), (op, args, scalar) in GOLDENS.items():
+        for shape, dtype in GOLDEN_SHAPES[kernel]:
+            rows_, cols = (int(x) for x in shape.split("x"))
+            bytes_ = rows_ * cols * (4 if dtype.endswith("32") else 2)
+            name = f"A2 {config} {shape} {dtype}"
+            if op.startswith("row"):
+                out[name] = Experiment("instruction goldens", "910B3", K.row_reduction, op, rows_, cols, dtype)
+            else:
+                at = [i * bytes_ for i in range(args)] + [args * bytes_]
+                out[name] = Experiment("instruction goldens", "910B3", K.vector_loop, op, rows_ * cols, dtype, at, 1,
+                                       args=args, scalar=scalar)
     out["A2 mmad 256"] = Experiment("instructions", A2, K.mmad_loop, 128, 256, 64, 8)
     out["A2 mmad 128"] = Experiment("instructions", A2, K.mmad_loop, 128, 128, 64, 8)
     for blocks in (1, 32, 64, 128, 1024):
@@ -139,6 +170,8 @@ def experiment_of(row):
     if kernel == "vec_add_ub_microbench":
         n = re.match(r"scenario ([0-9])", config)[1]
         return f"A2 bank {n}" if n in "123456" else None
+    if (kernel, config) in GOLDENS:
+        return f"A2 {config} {row['shape']} {NUMPY_DTYPE[row['dtype']]}"
     if kernel == "mmad_microbench" and "off" in config:
         return f"A2 mmad {row['shape'].split('x')[1]}"
     if kernel == "empty_kernel/gather" and "Ascend 950PR" in config:
@@ -164,6 +197,7 @@ REASONS = [
     (r"add Case=[56]", "loads that bypass L2 are not expressible"),
     (r"vec_add_ub_microbench", "a source that repeats one block: block strides are not expressible"),
     (r"mmad_microbench", "unit flags are not expressible"),
+    (r"pto_t", "an instruction sequence that is not published, or an operand form that we do not have"),
     (r"vf_ub_bank|reg_trait|empty_kernel|integer_div|hash_table", "register programs of the 950 are not expressible"),
     (r"control_path|task_head", "a runtime's own control path, no kernel"),
     (r"allreduce|allgather|tget_p2p|MoeDistribute|DeepSeek|HCCL", "several cards"),
@@ -220,4 +254,5 @@ METRICS = {
     "TSTORE_ratio": lambda j, e: ratio(j, "fix"),
     "ticks_50MHz_total": lambda j, e: e.scale * pipe_us(j, "v") * 50,
     "cycles": lambda j, e: pipe_us(j, "m") * j["mhz"],
+    "profiled_cycles": lambda j, e: pipe_us(j, "v") * j["mhz"],
 }
