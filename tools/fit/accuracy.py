@@ -128,11 +128,16 @@ def all_points(data):
         yield f"| {row['id']} | {name} | {row['metric']} | {value:g} | {got:.5g} | {off:+.1f}{unit} |"
 
 
+def why_not(row):
+    """Why a row is not compared, or None."""
+    name = experiment_of(row)
+    return skipped_metric(row, name) if name else reason(row)
+
+
 def not_compared():
     why = {}
     for row in rows():
-        name = experiment_of(row)
-        text = skipped_metric(row, name) if name else reason(row)
+        text = why_not(row)
         if text:
             why.setdefault(text, []).append(row["id"])
     yield "| reason | rows | which |"
