@@ -13,9 +13,9 @@ typedef struct {
 
 /* What things cost: the times of <family>_time.def. Cycles are those of the core clock. */
 typedef struct {
-  /* the launch: before the first core starts; from one start to the next over the chip; from the end of a block on a
-   * core to the start of the next one there */
-  double launch_ns, dispatch_ns, block_ns;
+  /* the launch: before the first core starts; from the first start of one core to that of the next; from one later
+   * block to the next over the chip; from the end of a block on a core to the start of the next one there */
+  double launch_ns, skew_ns, dispatch_ns, block_ns;
   double hbm_gbps, l2_gbps;       /* all cores together */
   double hbm_piece;               /* bytes that each piece of a 512-byte line costs HBM besides its own */
   double hot_lines;               /* lines of 512 bytes a cycle to all cores that read the same tile at the same time */

@@ -494,6 +494,7 @@ static void set_up(Clock *k) {
   k->scalar_op = ticks_of(k->t.scalar_op);
   k->scalar_mem = ticks_of(k->t.scalar_mem);
   k->scalar_gm = ticks_of(k->t.scalar_gm);
+  k->skew = ticks_of_ns(k, k->t.skew_ns);
   k->dispatch = ticks_of_ns(k, k->t.dispatch_ns);
   k->block_gap = ticks_of_ns(k, k->t.block_ns);
   k->launch = ticks_of_ns(k, k->t.launch_ns);
@@ -554,8 +555,12 @@ static void clear(Clock *k) {
 }
 
 static bool launch(Clock *k) {
-  k->now = k->dispatcher = k->launch - k->block_gap;
-  for (int32_t g = 0; g < k->n_groups; g++) next_block(k, g);
+  k->now = k->dispatcher = k->launch;
+  for (int32_t g = 0; g < k->n_groups; g++) {
+    Tick at = k->launch + g * k->skew;
+    start_block(k, &k->group[g], at);
+    push_event(k, at, GROUP_START, g);
+  }
   for (;;) {
     int channel;
     Tick next = memory_next(&k->mem, &channel);

@@ -166,7 +166,7 @@ typedef struct Clock {
   Vec(SimTimeEvent) events;
   Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail;
   Tick l1_write_slow, l1_read_slow; /* shares */
-  Tick launch, dispatch, block_gap;
+  Tick launch, skew, dispatch, block_gap;
 } Clock;
 
 static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }

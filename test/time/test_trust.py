@@ -12,11 +12,12 @@ from tilelang import _core
 
 # round numbers: at 1800 MHz, 1 GB/s is 1/1.8 bytes a cycle
 ROUND = {
-    "launch_ns": 1000, "dispatch_ns": 0, "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200, "hot_lines": 1000,
-    "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64, "ub_row": 2, "ub_miss_bus": 32,
-    "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32, "out_row": 2, "flag": 8, "issue": 0,
-    "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20, "l0a_bus": 256, "l0b_bus": 128, "fix_head": 10,
-    "fix_bus": 64, "cross_flag": 300, "sync_all": 1000, "l1_write_slow": 0, "l1_read_slow": 0,
+    "launch_ns": 1000, "skew_ns": 0, "dispatch_ns": 0, "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200,
+    "hot_lines": 1000, "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64,
+    "ub_row": 2, "ub_miss_bus": 32, "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32,
+    "out_row": 2, "flag": 8, "issue": 0, "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20,
+    "l0a_bus": 256, "l0b_bus": 128, "fix_head": 10, "fix_bus": 64, "cross_flag": 300, "sync_all": 1000,
+    "l1_write_slow": 0, "l1_read_slow": 0,
 }
 MHZ = 1800
 
