@@ -101,6 +101,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
   bool overwrites = init_is_first(c, init, first);
   ir_set_attr(k, g, ATTR_INIT, first);
   IrStmt *cleared = top->prev;
+  while (cleared && ir_is_say(cleared)) cleared = cleared->prev;
   if (!init && clears(cleared, &x)) {
     ir_remove(cleared);
     overwrites = true;

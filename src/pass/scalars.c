@@ -119,8 +119,21 @@ static IrExpr *replace(void *user, IrExpr *load) {
 }
 static void replace_in(IrExpr **e, void *user) { *e = ir_replace_loads(((Ctx *)user)->k, *e, replace, user); }
 
+/* A print of a tile that is a variable now shows nothing any more; one of its element does. */
+static void rewrite_say(Ctx *c, IrStmt *s) {
+  const IrBuf *gone = NULL;
+  ir_say_exprs(s, replace_in, c);
+  for (int i = 0; i < s->say.n; i++)
+    if (s->say.arg[i].kind == ARG_REGION && c->use[s->say.arg[i].region.buf->id].var) gone = s->say.arg[i].region.buf;
+  if (gone) pass_drop_say(c->p, s, "%%%s is a variable; print its element", gone->name);
+}
+
 static bool rewrite(IrStmt *s, void *user) {
   Ctx *c = user;
+  if (ir_is_say(s)) {
+    rewrite_say(c, s);
+    return true;
+  }
   ir_stmt_exprs(s, replace_in, c);
   IrBuf *b = s->op == ST_STORE ? s->store.buf : s->op == OP_FILL ? s->args[1].region.buf : NULL;
   IrVar *v = b ? c->use[b->id].var : NULL;

@@ -185,7 +185,7 @@ def test_wrong_calls(call, message):
 
 def test_prints_between_all_statements_change_nothing():
     """Every program of the pass and simulator tests, with a print of each buffer after each statement."""
-    seen = left_out = 0
+    seen = 0
     for path in sorted([*ROOT.glob("pass/*/*.tl"), *ROOT.glob("python/golden/*.tl")]):
         p = _core.Program()
         text = path.read_text()
@@ -197,10 +197,11 @@ def test_prints_between_all_statements_change_nothing():
         if not plain.lower() or not loud.load(path.name, with_prints(p.text(), data)):
             continue
         assert loud.lower(verify_each=True), loud.diags_text()
-        left_out += "would make another program" in loud.diags_text()  # statements move between iterations there
+        if "skew" not in path.name:  # there statements go into other iterations
+            assert "would make another program" not in loud.diags_text(), path
         assert without_prints(loud.text()) == without_prints(plain.text()), path
         seen += "print" in loud.text()
-    assert seen > 100 and left_out < seen / 10
+    assert seen > 100
 
 
 def with_prints(text, data):
