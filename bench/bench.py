@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures tlc against numpy and prints ratios: both sides of a ratio are taken in turn, in one run, on the same cores.
 
-    python bench/bench.py [--rounds N] [--json FILE] [PART...]      parts: gemm add checks compile import wheel
+    python bench/bench.py [--rounds N] [--json FILE] [PART...]  parts: gemm add checks compile errors import wheel
 
 `goal` is what the project set out for; nothing here is asserted. A ratio is of the best times over all rounds, since
 whatever else runs on the machine only ever adds time."""
@@ -244,6 +244,63 @@ def bench_compile(table, rounds):
             table.row(f"      pass {done['pass']}", ms(done["seconds"]))
 
 
+def wrong_name():
+    @T.prim_func
+    def f(X: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1) as bx:
+            T.tile.exq(X, X)
+
+
+def wrong_shape():
+    @T.prim_func
+    def f(X: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_ub((64, 32), "float32")
+            T.copy(X, x)
+
+
+def too_large():
+    tilelang.compile(gemm_whole_rows(4096, 4096, 16384))
+
+
+def missing_flag():
+    @T.prim_func
+    def f(X: T.Tensor((64, 64), "float32"), Y: T.Tensor((64, 64), "float32")):
+        with T.Kernel(16) as bx:
+            x = T.alloc_ub((64, 64), "float32")
+            T.copy(X, x)
+            T.set_flag("mte2", "v", 0)
+            T.wait_flag("mte2", "v", 0)
+            T.tile.add(x, x, 1.0)
+            T.copy(x, Y)
+
+    kernel = tilelang.compile(f, out_idx=-1)
+    return lambda: kernel(np.zeros((64, 64), np.float32))
+
+
+def wrong_argument():
+    kernel = tilelang.compile(gemm_pipelined(256, 256, 256), out_idx=-1)
+    return lambda: kernel(np.zeros((256, 256), np.float32), np.zeros((256, 256), np.float16))
+
+
+def bench_errors(table, rounds):
+    """From the call to the message as a terminal shows it, with its source lines; the first one reads the files."""
+    cases = (("a name that T does not have", wrong_name), ("shapes of a copy", wrong_shape),
+             ("tiles that do not fit, K = 16384", too_large), ("a fault of a run, 16 blocks", missing_flag()),
+             ("an argument of a call", wrong_argument()))
+    for name, make in cases:
+        first, best = None, float("inf")
+        for _ in range(max(rounds, 5)):
+            began = time.perf_counter()
+            try:
+                make()
+            except tilelang.TileLangError as e:
+                e.render(color=True)
+            took = time.perf_counter() - began
+            first, best = took if first is None else first, min(best, took)
+        table.row(f"error: {name}", ms(best), f"first {ms(first)}", goal="< 50 ms")
+
+
 def bench_import(table, rounds):
     """Fresh processes, with compiled bytecode as in an installed package."""
     code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
@@ -283,7 +340,7 @@ def bench_wheel(table, rounds):
     table.row("  unpacked", f"{inside / 1e6:.2f} MB")
 
 
-PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "compile": bench_compile,
+PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "compile": bench_compile, "errors": bench_errors,
          "import": bench_import, "wheel": bench_wheel}
 
 

@@ -199,6 +199,9 @@ TL_API const char *tl_diags_json(TlContext *c);
 /* For a terminal, one paragraph each, with the line of the .tl text and a caret when the place is in the .tl text. */
 TL_API const char *tl_diags_text(TlContext *c);
 TL_API void tl_diags_clear(TlContext *c);
+/* The page about a code ("TL0600"), as Markdown: what it means, a program that causes it and one that does not. NULL:
+ * there is no such code. */
+TL_API const char *tl_page(const char *code);
 
 /* ---- chips ------------------------------------------------------------------------------------------------------ */
 

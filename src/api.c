@@ -1150,3 +1150,9 @@ const char *tl_doctor(TlContext *c, const TlDoctor *opt, int json, int *ready) {
   (json ? rt_doctor_json : rt_doctor_text)(&t, &found, TL_VERSION);
   return text_str(&t);
 }
+
+const char *tl_page(const char *code) {
+  for (const DiagPage *p = diag_pages; code && p->code; p++)
+    if (!strcmp(p->code, code)) return p->text;
+  return NULL;
+}

@@ -3,6 +3,7 @@
 import sys
 
 COMMANDS = {
+    "explain": ("explain", "what a code of a message means: explain TL0600"),
     "doctor": ("device", "what this machine has to build and launch kernels with, and what to do"),
     "reduce": ("debug.reduce", "a smaller IR text that fails in the same way"),
 }

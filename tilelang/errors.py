@@ -30,12 +30,14 @@ CODES = {
     1011: ("error", "index or slice does not fit"),
     1012: ("error", "element counts of a tile operation do not agree"),
     1013: ("error", "a size that no tensor gives"),
+    1014: ("error", "a call that fails inside the front end"),
     1020: ("warning", "option without effect"),
     1021: ("note", "hint ignored on this chip"),
     1022: ("warning", "tensor read in another shape"),
     1023: ("warning", "name shadowed inside a run-time loop"),
     1024: ("warning", "count larger than the tile"),
     1025: ("warning", "time by the simulated clock"),
+    1026: ("warning", "number beyond the range of its dtype"),
     1030: ("error", "wrong argument of a kernel call"),
 }
 
@@ -229,11 +231,11 @@ def user_frame(depth=1):
     return frame
 
 
-def place_of(frame):
+def place_of(frame, line=None):
     """(file, line, column) of the statement a frame stands in; the column is that of the line's first character."""
     if frame is None:
         return (None, 0, 0)
-    file, line = frame.f_code.co_filename, frame.f_lineno or 0
+    file, line = frame.f_code.co_filename, line or frame.f_lineno or 0
     source = linecache.getline(file, line)
     return (file, line, _column(frame.f_code, frame.f_lasti, file, line, source))
 
@@ -277,22 +279,43 @@ def fail(code, text, fix=None, at=None, other=None, kind=CompileError):
     raise kind([Diagnostic(code, text, file, line, col, other, fix)])
 
 
-def explained(error):
-    """The error to show for an exception that a kernel ran into while it was traced: itself if it rose from the user's
-    lines, a CompileError at such a line if it rose inside this package, from an argument of a kind nobody expects."""
-    frames, tb = [], error.__traceback__
-    while tb is not None:
-        frames.append((tb.tb_frame, tb.tb_lineno))
-        tb = tb.tb_next
-    ours = [f.f_code.co_filename.startswith(_PACKAGE) for f, _ in frames]
-    if not ours[-1] or all(ours):
-        return error
-    at = max(i for i, mine in enumerate(ours) if not mine)
-    frame, line = frames[at]
-    source = linecache.getline(frame.f_code.co_filename, line)
-    place = (frame.f_code.co_filename, line, len(source) - len(source.lstrip()) + 1)
-    name = frames[at + 1][0].f_code.co_name
-    return CompileError([Diagnostic(1004, f"{name}: {error}", *place)])
+class explained:
+    """`with explained("the kernel 'f'")`: what goes wrong inside this package, or in the call of one of its functions,
+    becomes an error at the user's line instead of a traceback through it. The user's own exceptions pass."""
+
+    def __init__(self, what, kind=CompileError, code=1014):
+        self.what, self.kind, self.code = what, kind, code
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, tb):
+        if not isinstance(error, Exception) or isinstance(error, (TileLangError, MemoryError)):
+            return
+        user, callee, inside = None, None, False
+        while tb is not None:
+            code = tb.tb_frame.f_code
+            was, inside = inside, code.co_filename.startswith(_PACKAGE)
+            user = user if inside else (tb.tb_frame, tb.tb_lineno)
+            callee = callee if inside and was and callee else code.co_name if inside and user else None
+            tb = tb.tb_next
+        deep = isinstance(error, RecursionError)
+        call = not inside and isinstance(error, TypeError) and _CALL.match(str(error))
+        if not inside and not deep and not call:
+            return
+        why = "calls itself without end" if deep else f"{type(error).__name__}: {error}"
+        where = f"'{callee}' in {self.what}" if callee else self.what
+        text = f"{self.what} {why}" if deep else f"{error} (in {self.what})" if call else f"{where} fails: {why}"
+        fix = "a kernel is executed once to trace it: end the recursion by a Python value" if deep else (
+            "check the arguments of this call (help(T.name) shows them); TILELANG_TRACEBACK=1 shows where it fails"
+        )
+        at = place_of(*user) if user else here()
+        if issubclass(self.kind, _AtCall):
+            raise self.kind(text, fix, at) from error
+        raise self.kind([Diagnostic(self.code, text, *at, None, fix)]) from error
+
+
+_CALL = re.compile(r"[\w.<>]+\(\) (missing|takes|got)\b")
 
 
 def place(at, text):
@@ -335,13 +358,17 @@ def show_print(file, line, where, text):
     print(f"{_short(file)}:{line} {where}: {text}", end=end)
 
 
-def from_core(entries, paths):
-    """Diagnostics of the C core; `paths` maps the file names of the IR text to files of this machine."""
+def from_core(entries, paths, where=(None, 0, 0)):
+    """Diagnostics of the C core; `paths` maps the file names of the IR text to files of this machine. `where` is the
+    place of the kernel: what has no Python line of its own, such as a parameter, stands there."""
     out = []
     for e in entries:
+        for at in (e, e.get("other")):
+            if at and at.get("file") not in paths and where[0]:
+                at["file"], at["line"], at["col"] = where
         other = e.get("other")
         if other:
-            other = dict(other, file=paths.get(other.get("file"), other.get("file")))
+            other["file"] = paths.get(other.get("file"), other.get("file"))
             other["text"] = names_for_people(other["text"])
         file = paths.get(e.get("file"), e.get("file"))
         out.append(
@@ -379,9 +406,14 @@ def install_hooks():
     before, format_before = sys.excepthook, warnings.formatwarning
 
     def excepthook(kind, error, tb):
-        if not isinstance(error, TileLangError) or os.environ.get("TILELANG_TRACEBACK"):
-            return before(kind, error, tb)
         frames = _users_frames(tb)
+        ours = isinstance(error, TileLangError)
+        if os.environ.get("TILELANG_TRACEBACK") or not ours and len(frames) == len(traceback.extract_tb(tb)):
+            return before(kind, error, tb)
+        if not ours:  # the user's own error in a kernel
+            sys.stderr.write("Traceback (most recent call last):\n" + "".join(traceback.format_list(frames)))
+            sys.stderr.write("".join(traceback.format_exception_only(kind, error)))
+            return
         if len(frames) > 1:
             sys.stderr.write("Traceback (most recent call last):\n" + "".join(traceback.format_list(frames)) + "\n")
         sys.stderr.write(error.render(wants_color(sys.stderr)) + "\n")

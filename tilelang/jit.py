@@ -13,7 +13,7 @@ import functools
 import time
 
 from . import cache
-from .errors import ArgumentError, fail, nearest, warn
+from .errors import ArgumentError, explained, fail, nearest, warn
 from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
@@ -21,7 +21,7 @@ from .frontend.rewrite import parse, rewrite
 from .frontend.trace import PrimFunc, TensorType, Traced, annotations, parameter_names
 from .kernel import Kernel, chip_of_platform
 from .language.dtypes import DType
-from .tensors import is_tensor, view
+from .tensors import is_tensor, view, what
 
 
 # options of other compilers that say nothing to this one, with the value that means "not set"
@@ -185,8 +185,8 @@ class _Enough(Exception):
 class Context:
     """What T.const, T.empty and annotations of an eager kernel talk to."""
 
-    def __init__(self, tensors, consts, collecting):
-        self.tensors, self.consts, self.collecting = tensors, consts, collecting
+    def __init__(self, tensors, consts, collecting, fixed):
+        self.tensors, self.consts, self.collecting, self.fixed = tensors, consts, collecting, fixed
         self.found = {}  # tensor -> TensorType
         self.asked = {}  # T.const names
 
@@ -203,9 +203,11 @@ class Context:
         return self.consts[name]
 
     def annotate(self, name, annotation, value):
-        if name not in self.tensors:
+        if name not in self.tensors and name not in self.fixed:
             return value()
         kind = annotation()
+        if name in self.fixed and isinstance(kind, TensorType):
+            raise ArgumentError(f"argument '{name}' is {what(self.fixed[name])}, wanted a tensor {kind!r}")
         if not isinstance(kind, TensorType):
             return value()
         self.found[name] = kind
@@ -319,9 +321,9 @@ class Eager:
 
     def collect(self, tensors, views, fixed):
         loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
-        context = Context(loose, {}, True)
+        context = Context(loose, {}, True, fixed)
         run, builder, values = self.start(tensors, views, context, fixed)
-        with builder:
+        with explained(f"the kernel '{self.fn.__name__}'"), builder:
             try:
                 run(**values)
             except _Enough:
@@ -336,10 +338,10 @@ class Eager:
 
     def trace(self, tensors, views, fixed, consts):
         loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
-        context = Context(loose, consts, False)
+        context = Context(loose, consts, False, fixed)
         began = time.perf_counter()
         run, builder, values = self.start(tensors, views, context, fixed)
-        with builder:
+        with explained(f"the kernel '{self.fn.__name__}'"), builder:
             result = run(**values)
             builder.finish()
         unused = [n for n in consts if n not in context.asked]

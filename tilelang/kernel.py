@@ -12,10 +12,20 @@ import threading
 import time
 
 from .debug.methods import Debugging
-from .errors import ArgumentError, CompileError, DeviceError, KernelFault, from_core, nearest, show_print, warn
-from .frontend.expr import Buffer, evaluate, show
+from .errors import (
+    ArgumentError,
+    CompileError,
+    DeviceError,
+    KernelFault,
+    explained,
+    from_core,
+    nearest,
+    show_print,
+    warn,
+)
+from .frontend.expr import Buffer, evaluate, show, sizes_in
 from .pass_config import PassConfigKey, read
-from .tensors import check, empty_like_kind, give_back, is_tensor, packed, view
+from .tensors import check, empty_like_kind, give_back, is_tensor, packed, view, what
 
 # Called with each launch, its kernel and the arguments for the core, while do_bench looks on; None: nobody asks.
 LAUNCHES = contextvars.ContextVar("launches", default=None)
@@ -39,7 +49,7 @@ def _indices(what, idx, params):
     if idx is None:
         return []
     out = []
-    for i in [idx] if isinstance(idx, int) else list(idx):
+    for i in list(idx) if isinstance(idx, (list, tuple)) else [idx]:
         if not isinstance(i, int) or not -len(params) <= i < len(params):
             raise ArgumentError(
                 f"{what}={idx!r}: the kernel has {len(params)} parameters ({', '.join(p.name for p in params)})"
@@ -117,6 +127,8 @@ class Kernel(Debugging):
         if card and (self.card is None or self.device == "sim"):
             raise ArgumentError(f"device='{device}:{card}': wanted 'sim', 'ascend' or 'ascend:N'")
         self.chip = chip or os.environ.get("TILELANG_CHIP") or self._chip_there()
+        if self.chip is not None and not isinstance(self.chip, str):
+            raise ArgumentError(f"chip={what(chip)}, wanted the name of a chip (tlc chips lists them)")
         self.checks = (
             checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
         )
@@ -241,7 +253,7 @@ class Kernel(Debugging):
         ok = ok and p.lower(keep_text=keep_text, **self._lower_options())
         if not keep_text:
             self.times.update(load=loaded - began, lower=time.perf_counter() - loaded)
-            found = from_core(json.loads(p.diags_json()), builder.paths)
+            found = from_core(json.loads(p.diags_json()), builder.paths, builder.where)
             if not ok:
                 raise CompileError([d for d in found if d.severity != "note"] or found)
             for d in found:
@@ -326,7 +338,8 @@ class Kernel(Debugging):
                 program.diags_clear()
                 text = program.emit(target)
                 if text is None:
-                    found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
+                    builder = self.traced.builder
+                    found = from_core(json.loads(program.diags_json()), builder.paths, builder.where)
                     program.diags_clear()
                     raise CompileError(found)
             self.times["emit"] = time.perf_counter() - began
@@ -438,12 +451,11 @@ class Kernel(Debugging):
                     f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}"
                 )
             d = next(d for d in range(len(want)) if want[d] != v.shape[d])
-            name = getattr(self.params[i].shape[d], "name", None)
-            why = ""
-            if name in source:
-                why = (
-                    f"; {name} is {env[name]} from dimension {source[name][1]} of '{self.params[source[name][0]].name}'"
-                )
+            why = "".join(
+                f"; {name} is {env[name]} from dimension {source[name][1]} of '{self.params[source[name][0]].name}'"
+                for name in sizes_in(self.params[i].shape[d])
+                if name in source
+            )
             raise ArgumentError(
                 f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: "
                 f"dimension {d} is {v.shape[d]}, not {want[d]}{why}"
@@ -465,7 +477,7 @@ class Kernel(Debugging):
             if not low <= value <= high:
                 raise ArgumentError(f"{self._who(i)} is {value}, which {dtype} does not hold ({low} to {high})")
             return value
-        raise ArgumentError(f"{self._who(i)} is {type(value).__name__} {value!r}, wanted a number for {dtype}")
+        raise ArgumentError(f"{self._who(i)} is {what(value)}, wanted a number for {dtype}")
 
     def _launches(self, other):
         """The kernels of a call, one for each T.Kernel, for the shapes of the tensors given."""
@@ -531,6 +543,10 @@ class Kernel(Debugging):
         return directory
 
     def __call__(self, *args, **kwargs):
+        with explained(f"the call of '{self.name}'", ArgumentError):
+            return self._call(args, kwargs)
+
+    def _call(self, args, kwargs):
         if self.device != "sim":
             return self._launch(args, kwargs)
         got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
@@ -598,7 +614,7 @@ class Kernel(Debugging):
             ok, result = program.sim(args, checks=bool(self.checks), threads=self.threads)
             self.times["run"] = time.perf_counter() - began
             self.last_run = result
-            found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
+            found = from_core(json.loads(program.diags_json()), self.traced.builder.paths, self.traced.builder.where)
             program.diags_clear()
             printed = result["printed"] = program.printed()
         for p in printed:

@@ -44,6 +44,9 @@ def read(configs):
     """{key: value} of a pass_configs dict; a key that does nothing is a warning."""
     from .errors import fail, nearest, warn
 
+    if configs is not None and not isinstance(configs, dict):
+        fail(1004, f"pass_configs={configs!r}", fix="a dict: {tilelang.PassConfigKey.TL_ASCEND_AUTO_SYNC: True}")
+
     known = {str(k.value): k for k in PassConfigKey}
     known.update({k.replace("tir.", "tirx."): v for k, v in known.items()})  # the newer spelling
     out = {}

@@ -47,7 +47,7 @@ def view(obj, who):
             made = numpy.asarray(memoryview(obj)) if not hasattr(obj, "__array_interface__") else numpy.asarray(obj)
         except TypeError:
             raise ArgumentError(
-                f"{who} is {_what(obj)}, wanted a tensor: a numpy array, a torch tensor, "
+                f"{who} is {what(obj)}, wanted a tensor: a numpy array, a torch tensor, "
                 "or an object with DLPack or the buffer protocol"
             ) from None
         obj = made
@@ -56,6 +56,8 @@ def view(obj, who):
             f"{who} holds {obj.dtype.name} in the byte order of other machines",
             "convert it: x.astype(x.dtype.newbyteorder('='))",
         )
+    if isinstance(obj, numpy.ma.MaskedArray):
+        raise ArgumentError(f"{who} is a masked array; kernels do not see masks", "pass x.filled(value)")
     name = obj.dtype.name
     flags = obj.flags
     dtype = DType(name) if name in IR_NAME else None
@@ -71,8 +73,9 @@ def view(obj, who):
     )
 
 
-def _what(obj):
-    text = repr(obj)
+def what(obj):
+    """A value in a message: its type and the beginning of its text."""
+    text = " ".join(repr(obj).split())
     return f"{type(obj).__name__} {text if len(text) < 40 else text[:37] + '...'}"
 
 
@@ -84,7 +87,7 @@ def _torch_view(obj, who):
         return View(
             0, obj.shape, dtype, True, True, str(obj.device) if device != "cpu" else str(obj.layout), "torch", obj
         )
-    return View(obj.data_ptr(), obj.shape, dtype, obj.is_contiguous(), True, "cpu", "torch", obj)
+    return View(obj.data_ptr(), obj.shape, dtype, obj.is_contiguous() and not obj.is_neg(), True, "cpu", "torch", obj)
 
 
 _DLPACK = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}

@@ -56,7 +56,10 @@ def errors_page():
            "Every message carries a code, a place - the line of the Python source where the statement was written, or",
            "of the `.tl` text - a sentence with the names, shapes and bytes at hand, sometimes a second place, and",
            "what to change. A number is never used for anything else later. An error stops the compilation or the",
-           "run; a warning says what will be slow, or has no effect; a note says what was decided on your behalf.", ""]
+           "run; a warning says what will be slow, or has no effect; a note says what was decided on your behalf.", "",
+           "Every code has a page with a program that causes it and one that does not; `tlc explain TL0600` and",
+           "`python -m tilelang explain TL0600` print it. The Python programs of the pages begin with",
+           "`import numpy as np`, `import tilelang` and `import tilelang.language as T`. All of them are tests.", ""]
     current, lines = None, []
     for heading, (_, number, severity, title), _ in rows(source, "DIAG"):
         if int(number) == 0:
@@ -66,7 +69,8 @@ def errors_page():
             current, lines = heading, []
         code = f"TL{int(number):04d}"
         rule = f" ([rule {int(number) - 200}](ir.md#rules))" if 200 < int(number) < 300 else ""
-        lines.append((f"`{code}`", SEVERITY[severity], title + rule))
+        page = (ROOT / f"docs/errors/{code}.md").exists()
+        lines.append((f"[`{code}`](errors/{code}.md)" if page else f"`{code}`", SEVERITY[severity], title + rule))
     out += flush_errors(current, lines)
     return "\n".join(out).rstrip() + "\n"
 

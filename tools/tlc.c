@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OK = 0, FAILED = 1, USAGE = 2, MAX_SETTINGS = 64 };
 
@@ -24,6 +25,7 @@ static const char usage[] =
     "  cost      the least time the kernel can take, by pipe, in closed form; scalars by --arg\n"
     "  replay    run a call that kernel.reproduce() wrote to a file; does the same come out?\n"
     "  explain   what was chosen and why: memories, addresses, flags, times\n"
+    "            with TLnnnn in place of a file: the page about that code\n"
     "  passes    list the passes in order\n"
     "  chips     list the chips\n"
     "  doctor    what this machine has to build and launch kernels with, and what to do; needs no file\n"
@@ -160,7 +162,35 @@ static int write_file(const char *path, const void *head, size_t head_len, const
 
 static int write_text(const char *path, const char *text) { return write_file(path, "", 0, text, strlen(text)); }
 
-static void show_diags(TlContext *c, const Options *o) { fputs(o->json ? tl_diags_json(c) : tl_diags_text(c), stderr); }
+/* On a terminal: severities, carets and fixes in colour, and where to read more. */
+static void show_in_color(const char *text) {
+  static const struct { const char *word, *color; } words[] = {
+      {" error TL", "1;31"}, {" warning TL", "1;35"}, {" note TL", "1;36"}, {"  fix:", "1;32"}, {"^", "1;32"}};
+  const char *code = NULL;
+  for (const char *end; *text; text = end) {
+    end = text + strcspn(text, "\n");
+    end += *end != 0;
+    size_t from = 0, to = 0, w = 0;
+    for (; w < sizeof words / sizeof *words && !to; w++) {
+      const char *at = strstr(text, words[w].word);
+      if (!at || at >= end || (w == 4 && strspn(text, " ") != (size_t)(at - text))) continue;
+      from = (size_t)(at - text);
+      to = from + strlen(words[w].word) + (w < 3 ? 4 : 0);
+      if (w < 3 && !code) code = text + to - 6;
+    }
+    if (to)
+      fprintf(stderr, "%.*s\033[%sm%.*s\033[0m", (int)from, text, words[w - 1].color, (int)(to - from), text + from);
+    fwrite(text + to, 1, (size_t)(end - text) - to, stderr);
+  }
+  if (code) fprintf(stderr, "\nmore: tlc explain %.6s\n", code);
+}
+
+static void show_diags(TlContext *c, const Options *o) {
+  const char *plain = getenv("NO_COLOR");
+  if (o->json) fputs(tl_diags_json(c), stderr);
+  else if (isatty(STDERR_FILENO) && !(plain && *plain)) show_in_color(tl_diags_text(c));
+  else fputs(tl_diags_text(c), stderr);
+}
 
 /* ---- check, fmt, opt, emit, explain ----------------------------------------------------------------------- */
 
@@ -668,6 +698,19 @@ static int run_file(const Options *o, const char *path) {
   return status;
 }
 
+static int is_code(const char *s) {
+  return strlen(s) == 6 && strchr("Tt", s[0]) && strchr("Ll", s[1]) && strspn(s + 2, "0123456789") == 4;
+}
+
+static int show_page(const char *code, int more) {
+  char name[8] = "TL";
+  memcpy(name + 2, code + 2, 5);
+  const char *text = tl_page(name);
+  if (!text) return fail("there is no code %s; docs/errors.md lists them", name);
+  printf("%s%s", more ? "\n" : "", text);
+  return OK;
+}
+
 static int list_passes(void) {
   const char *name, *doc;
   for (int i = 0; tl_pass_at(i, &name, &doc); i++) printf("%-10s %s\n", name, doc);
@@ -718,7 +761,8 @@ int main(int argc, char **argv) {
   if (!strcmp(command, "doctor")) return o.n_files ? fail("doctor takes no file") : run_doctor(&o);
   if (!o.n_files) return fail("%s needs a file; tlc help shows the usage", command);
   for (int i = 0; i < o.n_files; i++) {
-    int s = run_file(&o, o.files[i]);
+    int page = !strcmp(command, "explain") && is_code(o.files[i]);
+    int s = page ? show_page(o.files[i], i) : run_file(&o, o.files[i]);
     status = s > status ? s : status;
   }
   return status;

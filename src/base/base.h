@@ -103,6 +103,10 @@ void diags_init(Diags *d, Arena *a);
 Diag *diag_add(Diags *d, DiagCode code, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);
 void diag_other(Diags *d, Diag *g, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);
 void diag_fix(Diags *d, Diag *g, const char *fmt, ...) TL_PRINTF(3, 4);
+/* A page of docs/errors, the last one is {0, 0}; the build writes the table from the files. */
+typedef struct { const char *code, *text; } DiagPage;
+extern const DiagPage diag_pages[];
+
 int diag_number(DiagCode code);            /* the NNNN of TLNNNN */
 const char *diag_title(DiagCode code);     /* the short title of diag.def */
 Severity diag_severity(DiagCode code);

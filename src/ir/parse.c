@@ -40,6 +40,18 @@ typedef struct {
 
 static Loc here(const Parser *p) { return (Loc){p->tok.line, (uint16_t)(p->tok.col > 65535 ? 65535 : p->tok.col), 0}; }
 
+static const char *fix_of(DiagCode code) {
+  switch (code) {
+  case DIAG_UNKNOWN_NAME: return "declare it before, or take a name of docs/ops.md";
+  case DIAG_REDEFINED: return "use another name";
+  case DIAG_BAD_TYPE: return "convert one side: i32(x), f32(x)";
+  case DIAG_BAD_OPERAND: return "write `offset +: extent` or one index for each dimension";
+  case DIAG_BAD_ATTR: return "docs/ops.md lists the attributes of each op";
+  case DIAG_LIMIT: return "split it";
+  default: return NULL;
+  }
+}
+
 static _Noreturn void fail_as(Parser *p, DiagCode code, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
@@ -47,7 +59,8 @@ static _Noreturn void fail_as(Parser *p, DiagCode code, const char *fmt, ...) {
   text_init(&t, p->a);
   text_vprintf(&t, fmt, ap);
   va_end(ap);
-  diag_add(p->d, code, here(p), "%s", text_str(&t));
+  Diag *g = diag_add(p->d, code, here(p), "%s", text_str(&t));
+  if (fix_of(code)) diag_fix(p->d, g, "%s", fix_of(code));
   longjmp(*p->recover, 1);
 }
 #define fail(p, ...) fail_as(p, DIAG_SYNTAX, __VA_ARGS__)

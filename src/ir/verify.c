@@ -467,6 +467,10 @@ static void check_size(Verifier *v, IrExpr *e, const char *of) {
   diag_fix(v->d, g, "make the parameter i32 or i64");
 }
 
+static void too_large(Verifier *v, Diag *g) {
+  if (g) diag_fix(v->d, g, "work in parts: smaller extents and a loop");
+}
+
 static void check_alloc(Verifier *v, const IrStmt *s) {
   const IrBuf *b = s->alloc.buf;
   if (b->space == SPACE_GM && !b->view) {
@@ -494,8 +498,8 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
   }
   int64_t elements;
   if (too_many(b, &elements))
-    bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name, shape_text(v, b->shape, b->rank),
-        ll(elements), INT32_MAX);
+    too_large(v, bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name,
+                     shape_text(v, b->shape, b->rank), ll(elements), INT32_MAX));
   if (v->lowered && !space_info[b->space].physical) {
     Diag *g = bad(v, SPACE_PHYSICAL, "%%%s is in %s, which is no memory of the chip", b->name, sname(b));
     diag_fix(v->d, g, "use ub, l1, l0a, l0b or l0c");
@@ -857,8 +861,8 @@ static void check_head(Verifier *v) {
     }
     int64_t elements;
     if (b && too_many(b, &elements))
-      bad(v, TENSOR_EXTENT, "%%%s %s has %lld elements, more than %d", b->name, shape_text(v, b->shape, b->rank),
-          ll(elements), INT32_MAX);
+      too_large(v, bad(v, TENSOR_EXTENT, "%%%s %s has %lld elements, more than %d", b->name,
+                       shape_text(v, b->shape, b->rank), ll(elements), INT32_MAX));
     if (b) open_buf(v, b);
   }
   v->head = k->loc;

@@ -195,10 +195,29 @@ static bool rows_off_blocks(Ctx *c, const IrRegion *gm, const IrRegion *local) {
   return !ir_is_int(l.rows, 1) || !ir_is_int(g.rows, 1);
 }
 
+/* One column of a tensor: its elements lie apart, so that each of them is a row of the DMA. */
+static bool is_column(const IrRegion *gm) {
+  int last = gm->buf->rank - 1;
+  return ir_is_int(gm->ext[last], 1) && !ir_is_int(gm->buf->shape[last], 1) && active_dims(gm).n > 0;
+}
+
+/* A UB tile with 32 bytes for each element of a column. */
+static IrRegion temp_column(Ctx *c, const IrRegion *r, DType t, Loc loc) {
+  IrExpr *shape[2] = {num(c, 1), num(c, dtype_c0(t))};
+  for (int d = 0; d < r->buf->rank; d++)
+    if (!ir_is_int(r->ext[d], 1)) shape[0] = r->ext[d];
+  IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.column", r->buf->name), t, SPACE_UB, LAYOUT_ND, 2, shape, loc);
+  IrRegion one = ir_whole(c->k, b);
+  one.ext[1] = num(c, 1);
+  return one;
+}
+
 static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion local) {
   bool to_l1 = local.buf->space == SPACE_L1;
   IrRegion target = local;
-  if (gm.buf->type != local.buf->type) {
+  if (!to_l1 && is_column(&gm)) {
+    target = temp_column(c, &local, gm.buf->type, s->loc);
+  } else if (gm.buf->type != local.buf->type) {
     if (to_l1) {
       c->ok = false;
       Diag *g =
@@ -241,8 +260,12 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
 }
 
 static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegion gm) {
-  bool from_cube = local.buf->space == SPACE_L0C;
-  if (!from_cube && (gm.buf->type != local.buf->type || rows_off_blocks(c, &gm, &local))) {
+  bool from_cube = local.buf->space == SPACE_L0C, column = !from_cube && is_column(&gm);
+  if (column) {
+    IrRegion t = temp_column(c, &local, gm.buf->type, s->loc);
+    emit2(o, OP_COPY, ir_arg_region(local), t);
+    local = t;
+  } else if (!from_cube && (gm.buf->type != local.buf->type || rows_off_blocks(c, &gm, &local))) {
     IrRegion t = temp_like(c, &local, gm.buf->type, s->loc);
     emit2(o, OP_COPY, ir_arg_region(local), t);
     local = t;
@@ -263,7 +286,9 @@ static void no_path(Ctx *c, const IrStmt *s, const IrBuf *src, const IrBuf *dst)
   Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "no data path from %s (%%%s) to %s (%%%s) on %s",
                      space_info[src->space].name, src->name, space_info[dst->space].name, dst->name, c->p->arch->name);
   diag_other(c->p->diags, g, dst->loc, "%%%s is declared here", dst->name);
-  diag_fix(c->p->diags, g, "go through global memory, or through a memory that has a path to both");
+  bool tensors = src->space == SPACE_GM && dst->space == SPACE_GM;
+  diag_fix(c->p->diags, g, tensors ? "load a tile into UB, then store it: two copies"
+                                   : "go through global memory, or through a memory that has a path to both");
 }
 
 static bool lower_copy(Ctx *c, Out *o, const IrStmt *s);
@@ -275,8 +300,8 @@ static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
   const IrRegion *r[2] = {&s->args[0].region, &s->args[1].region};
   bool fractal = r[0]->buf->layout != LAYOUT_ND || r[1]->buf->layout != LAYOUT_ND;
   IrRows rows;
-  bool many = false;
-  for (int i = 0; i < 2; i++) many |= d[i].n > 2 && (fractal || !ir_rows(c->k, r[i], &rows));
+  bool many = false, column = !fractal && (r[0]->buf->space == SPACE_GM ? is_column(r[0]) : is_column(r[1]));
+  for (int i = 0; i < 2; i++) many |= column ? d[i].n > 1 : d[i].n > 2 && (fractal || !ir_rows(c->k, r[i], &rows));
   if (!many || d[0].n != d[1].n || !ir_expr_equal(r[0]->ext[d[0].dim[0]], r[1]->ext[d[1].dim[0]])) return false;
   IrStmt *one = ir_clone(c->k, s), *loop = ir_new_stmt(c->k, ST_FOR, s->loc);
   loop->loop.lo = num(c, 0);

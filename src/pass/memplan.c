@@ -231,13 +231,6 @@ static bool hand_overlap(Ctx *c, Life **list, int n) {
   for (int i = 0; i < n; i++) {
     const IrBuf *a = list[i]->buf;
     int64_t align = c->p->arch->space[a->space].align;
-    if (list[i]->by_hand && a->addr % (a->space == SPACE_L0C ? 64 : align)) {
-      Diag *g = diag_add(c->p->diags, DIAG_MEM_ALIGN, a->loc,
-                         "%%%s stands at byte %lld of %s, which is not a multiple of %lld", a->name, (long long)a->addr,
-                         space_info[a->space].name, (long long)align);
-      diag_fix(c->p->diags, g, "use address %lld", (long long)round_up(a->addr, align));
-      return false;
-    }
     int64_t end = a->addr + list[i]->bytes, room = c->p->arch->space[a->space].physical;
     if (list[i]->by_hand && end > room) {
       Diag *g = diag_add(c->p->diags, DIAG_MEM_OUTSIDE, a->loc,
@@ -364,19 +357,12 @@ bool pass_memplan(PassCtx *p) {
   ir_hoist_allocs(k);
   ir_renumber(k);
   ir_walk(&k->body, collect, &c);
-  bool ok = true;
   for (uint32_t i = 1; i < k->bufs.len; i++) {
     Life *l = &c.life[i];
     l->buf = k->bufs.data[i];
     l->by_hand = l->buf->addr >= 0;
     if (l->buf->space == SPACE_GM || !l->used || l->buf->view) continue;
     l->bytes = ir_buf_bytes(l->buf);
-    if (l->bytes < 0) {
-      Diag *g = diag_add(p->diags, DIAG_MEM_DYNAMIC, l->buf->loc, "%%%s stands in %s and its size is not a constant",
-                         l->buf->name, space_info[l->buf->space].name);
-      diag_fix(p->diags, g, "give it a constant shape, the largest it can need; copies clamp to what is there");
-      ok = false;
-    }
     bool temp = l->buf->id >= p->n_user_bufs;
     if (temp && (l->buf->space == SPACE_L0A || l->buf->space == SPACE_L0B))
       continue; /* a product loads what it reads: nothing lives on */
@@ -385,9 +371,9 @@ bool pass_memplan(PassCtx *p) {
     extend_over_loops(&c, l);
     if (!p->auto_memory && !temp) l->from = 0, l->to = k->n_stmts; /* only temporaries of the compiler share */
   }
-  bool planned = ok;
+  bool planned = true;
   for (int s = 0; s < SPACE_COUNT; s++)
-    if (ok && s != SPACE_GM && space_info[s].physical) planned &= plan_space(&c, (Space)s);
+    if (s != SPACE_GM && space_info[s].physical) planned &= plan_space(&c, (Space)s);
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (k->bufs.data[i]->view) k->bufs.data[i]->addr = ir_root(k->bufs.data[i])->addr;
   if (planned) ir_walk(&k->body, check_say, &c);

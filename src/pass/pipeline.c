@@ -224,9 +224,10 @@ static bool has_both_sides(const IrKernel *k) {
 static int versions_for(PassCtx *p, const IrStmt *loop, const IrBuf *b) {
   int asked = loop->loop.stages, room = has_both_sides(p->k) ? pipeline_room(p, b) : asked;
   if (room >= asked) return asked;
-  diag_add(p->diags, DIAG_PIPELINE_ROOM, b->loc,
-           "%%%s: %d versions for num_stages=%d do not fit %s beside the other buffers; it keeps %d", b->name, asked,
-           asked, space_info[b->space].name, room);
+  Diag *g = diag_add(p->diags, DIAG_PIPELINE_ROOM, b->loc,
+                     "%%%s: %d versions for num_stages=%d do not fit %s beside the other buffers; it keeps %d", b->name,
+                     asked, asked, space_info[b->space].name, room);
+  diag_fix(p->diags, g, "num_stages=%d, or smaller tiles", room);
   return room;
 }
 

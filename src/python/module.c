@@ -629,6 +629,15 @@ static PyObject *core_doctor(PyObject *m, PyObject *args) {
   return result;
 }
 
+static PyObject *core_page(PyObject *m, PyObject *code) {
+  (void)m;
+  PyObject *bytes = PyUnicode_AsUTF8String(code);
+  if (!bytes) return NULL;
+  PyObject *text = text_or_none(tl_page(PyBytes_AsString(bytes)));
+  Py_DECREF(bytes);
+  return text;
+}
+
 /* The head of the DLPack ABI (version 0): what a capsule named "dltensor" points to. */
 typedef struct {
   void *data;
@@ -667,6 +676,7 @@ static PyMethodDef core_methods[] = {
     {"passes", core_passes, METH_NOARGS, "[(name, meaning)] in the order they run"},
     {"chips", core_chips, METH_NOARGS, "[(name, family, cube cores, vector cores, MHz)]"},
     {"targets", core_targets, METH_NOARGS, "names of the writers"},
+    {"page", core_page, METH_O, "page(code) -> the page of docs/errors about it, or None"},
     {"version", core_version, METH_NOARGS, "version of the C core"},
     {"doctor", core_doctor, METH_VARARGS, "doctor(root, python, json) -> (text, ready)"},
     {"address", core_address, METH_VARARGS, "address(array, written) -> int, or None if it cannot be used as it is"},

@@ -272,8 +272,9 @@ static bool eval_grid(Run *r) {
   s->blocks = 1;
   for (uint32_t g = 0; g < s->k->grid.len; g++) {
     if (!eval_const(s->k, s->param, s->k->grid_ext.data[g], &s->grid[g])) {
-      diag_add(r->diags, DIAG_SIM_ARG, s->k->loc, "extent %u of the grid cannot be computed from the scalar arguments",
-               g);
+      Diag *d = diag_add(r->diags, DIAG_SIM_ARG, s->k->loc,
+                         "extent %u of the grid cannot be computed from the scalar arguments", g);
+      diag_fix(r->diags, d, "pass scalars with which no size divides by zero or overflows");
       return false;
     }
     int64_t n = max_i64(s->grid[g], 0);

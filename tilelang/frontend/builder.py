@@ -370,10 +370,13 @@ class Printer:
             found = self.names[id(thing)] = self.unique(thing.name or ("buf" if isinstance(thing, Buffer) else "v"))
         return found
 
-    def unique(self, want):
+    @staticmethod
+    def plain(want):
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in want)
-        if not base or base[0].isdigit():
-            base = "v" + base
+        return base if base and not base[0].isdigit() else "v" + base
+
+    def unique(self, want):
+        base = self.plain(want)
         name, n = base, 0
         while name in self.taken:
             n += 1
@@ -447,5 +450,5 @@ class Printer:
         line, col = b.where[1], b.where[2]
         number = b.files[b.where[0]]
         at = f"@{line}:{col}" if number == 1 else f"@{number}:{line}:{col}"
-        first = f"kernel @{self.b.name}({', '.join(head)}) grid({grid}){vid} {{"
+        first = f"kernel @{self.plain(self.b.name)}({', '.join(head)}) grid({grid}){vid} {{"
         return "\n".join(["tl 1", *files, first, *body, f"}} {at}", ""])

@@ -8,7 +8,7 @@ such as `x * 64 : x * 64 + 64` have a known extent. `Element` is the load of one
 import math
 import operator
 
-from ..errors import fail, place
+from ..errors import fail, place, warn
 from ..language.dtypes import DType, bool_, float32, int32, int64
 
 # operator -> precedence (src/ir/exprs.def)
@@ -292,16 +292,24 @@ def _literal_dtype(n, like):
     return int32 if -(2**31) <= n < 2**31 else int64
 
 
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+            "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}  # fmt: skip
+
+
 def const(n, dtype):
     dtype = DType(dtype)
     if dtype.is_float:
         n = float(n)
+        if abs(n) > _LARGEST.get(dtype, math.inf) and abs(n) != math.inf:
+            warn(f"{n!r} is beyond {dtype}, which ends at {_LARGEST[dtype]:.6g}: it becomes infinite", 1026)
     elif dtype == "bool":
         n = bool(n)
     elif isinstance(n, float) and (n != n or n in (math.inf, -math.inf)):
         fail(1004, f"{n} does not exist in {dtype}")
     else:
         n = int(n)  # numbers of an enum too
+        if not -(1 << dtype.bits - 1) <= n < 1 << dtype.bits:
+            fail(1004, f"{n} does not fit {dtype}", fix="a wider dtype on the other side: T.cast(x, 'int64')")
     return Expr("const", (n,), dtype, True)
 
 
@@ -558,6 +566,8 @@ def subtract(a, b):
 
 def as_index(v, what="an index"):
     """A Python int or an integer Expr."""
+    if isinstance(v, bool):
+        fail(1011, f"{v} is not {what}", fix="a number; T.if_then_else chooses by a condition")
     if isinstance(v, int):
         return int(v)
     if isinstance(v, Expr):
@@ -695,6 +705,15 @@ def evaluate(e, env):
     raise KeyError(e.op)
 
 
+def sizes_in(e):
+    """Names of the variables in an expression of sizes, each once."""
+    if not isinstance(e, Expr):
+        return []
+    if e.op == "var":
+        return [e.name]
+    return list(dict.fromkeys(n for a in e.args for n in sizes_in(a)))
+
+
 # ---- buffers --------------------------------------------------------------------------------------------------------
 
 
@@ -724,7 +743,16 @@ class _Tile:
         _tile_arithmetic
     )
     __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = _tile_arithmetic
-    __pow__ = __floordiv__ = __mod__ = __and__ = __or__ = __matmul__ = _tile_arithmetic
+    __pow__ = __floordiv__ = __mod__ = __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _tile_arithmetic
+    __rpow__ = __rfloordiv__ = __rmod__ = __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _tile_arithmetic
+    __matmul__ = __rmatmul__ = __invert__ = __abs__ = __pos__ = __index__ = __divmod__ = __round__ = _tile_arithmetic
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):  # buffers are compared by identity, with a number it can only be meant for elements
+        return _tile_arithmetic(self) if isinstance(other, (int, float, Expr)) else self is other
+
+    def __ne__(self, other):
+        return not self == other
 
     def __getattr__(self, name):
         no_attribute(self, name)

@@ -13,11 +13,23 @@ same globals and closure, so names resolve as the author wrote them and errors p
 
 import ast
 import linecache
+import sys
 import types
 
-from ..errors import TileLangError, explained, fail
+from ..errors import fail
 
 FRAME, MAKE = "__tl_f", "__tl"
+
+
+def _command(name):
+    """The lines of `python -c TEXT`, which Python itself keeps from version 3.13 on."""
+    given = sys.orig_argv
+    if name != "<string>" or "-c" not in given[:-1] or sys.argv[:1] != ["-c"]:
+        return []
+    text = given[given.index("-c") + 1]
+    lines = [line + "\n" for line in text.splitlines()]
+    linecache.cache[name] = (len(text), None, lines, name)
+    return lines
 
 
 def _source(fn):
@@ -25,7 +37,7 @@ def _source(fn):
     import inspect
 
     code = fn.__code__
-    lines = linecache.getlines(code.co_filename, fn.__globals__)
+    lines = linecache.getlines(code.co_filename, fn.__globals__) or _command(code.co_filename)
     if not lines:
         fail(
             1009,
@@ -34,6 +46,14 @@ def _source(fn):
             at=(code.co_filename, code.co_firstlineno, 1),
         )
     first = code.co_firstlineno
+    if first > len(lines) or not lines[first - 1].lstrip().startswith(("@", "def ", "async ", "class ")):
+        if "lambda" not in code.co_name:
+            fail(
+                1009,
+                f"line {first} of {code.co_filename} is not where '{fn.__name__}' begins: its source is not available",
+                fix="kernels are read from their source: a file as it was when it was loaded, or a notebook cell",
+                at=(code.co_filename, first, 1),
+            )
     return inspect.getblock(lines[first - 1 :]), first
 
 
@@ -424,7 +444,7 @@ class Rewriter(ast.NodeTransformer):
         return _put(_call("and_", *parts), node)
 
 
-_CODE = {}  # code object -> (rewritten code object, line and column of its `def`)
+_CODE = {}  # (code object, file) -> (rewritten code object, line and column of its `def`)
 
 
 def _compile(fn):
@@ -454,25 +474,14 @@ def _compile(fn):
 
 def rewrite(fn, make_frame):
     """(fn as a tracing function, its place); `make_frame(names, values)` makes the frame object of a call."""
-    found = _CODE.get(fn.__code__)
+    key = (fn.__code__, fn.__code__.co_filename)  # equal code in two files is two places
+    found = _CODE.get(key)
     if found is None:
-        found = _CODE[fn.__code__] = _compile(fn)
+        found = _CODE[key] = _compile(fn)
     code, where = found
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
     cells[MAKE] = types.CellType(make_frame)
     closure = tuple(cells.get(n) or types.CellType() for n in code.co_freevars)
     out = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
     out.__kwdefaults__ = fn.__kwdefaults__
-
-    def traced(*args, **kwargs):
-        try:
-            return out(*args, **kwargs)
-        except TileLangError:
-            raise
-        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as e:
-            found = explained(e)
-            if found is e:
-                raise
-            raise found from None
-
-    return traced, where
+    return out, where

@@ -2,11 +2,12 @@
 
 import functools
 import time
+import types
 
-from ..errors import fail, warn
+from ..errors import explained, fail, warn
 from ..language.dtypes import IR_NAME, DType
 from .builder import Builder, active
-from .expr import Buffer, Var, dims
+from .expr import Buffer, Var, describe, dims
 from .hooks import Frame
 from .rewrite import rewrite
 
@@ -28,6 +29,9 @@ class TensorType:
     def __init__(self, shape, dtype="float32", data=None):
         self.shape = dims(shape, "a tensor")
         self.dtype = DType(dtype)
+        for n in self.shape:
+            if isinstance(n, int) and n < 0:
+                fail(1010, f"a tensor with {n} elements in a dimension", fix="sizes are at least 0")
         if not self.shape:
             fail(1010, "a tensor without dimensions", fix="T.Tensor((1,), dtype)")
         if len(self.shape) > 6:
@@ -151,7 +155,7 @@ class PrimFunc:
             args = [make_param(b, n, notes.get(n), where) for n in names]
             return run(**dict(zip(names, args)))
 
-        with Builder(fn.__name__, where) as b:
+        with explained(f"the kernel '{fn.__name__}'"), Builder(fn.__name__, where) as b:
             result = execute(b)
             if result is not None and not isinstance(result, (Buffer, tuple, list)):
                 fail(
@@ -219,13 +223,19 @@ def _no_effect(what, options):
         warn(f"{what}({name}=...) has no effect")
 
 
+def _function(what, fn):
+    if not isinstance(fn, types.FunctionType):
+        fail(1009, f"{what} of {describe(fn)}", fix=f"@{what} stands above a `def`")
+    return fn
+
+
 def prim_func(fn=None, **options):
     """Traces a function into a kernel. Parameters: `name: T.Tensor(shape, dtype)` or a scalar dtype."""
     _no_effect("T.prim_func", options)
-    return prim_func if fn is None else PrimFunc(fn)
+    return prim_func if fn is None else PrimFunc(_function("T.prim_func", fn))
 
 
 def macro(fn=None, **options):
     """Marks a function whose calls are inlined, with its own `if`, `for` and assignments traced."""
     _no_effect("T.macro", options)
-    return macro if fn is None else Macro(fn)
+    return macro if fn is None else Macro(_function("T.macro", fn))

@@ -134,7 +134,7 @@ def _name_of(dtype):
 
             try:
                 name = numpy.dtype(dtype).name
-            except TypeError:
+            except (TypeError, ValueError):
                 name = getattr(dtype, "__name__", name)
     name = _ALIAS.get(name, name)
     if name not in IR_NAME:

@@ -235,10 +235,19 @@ def shift_right(a, b):
     return a >> b
 
 
-def use_swizzle(*args, order="row", enable=True, off=1, dir=0, **hints):
-    """Order of the blocks. use_swizzle(panel) is a hint; use_swizzle(cid, M, N, K, bM, bN, off, dir) returns the new
-    block index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
+_SWIZZLE = ("M", "N", "K", "block_M", "block_N")
+
+
+def use_swizzle(*args, order="row", enable=True, off=1, dir=0, **sizes):
+    """Order of the blocks. use_swizzle(panel) is a hint; use_swizzle(cid, M, N, K, block_M, block_N, off, dir) returns
+    the new block index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
+    for name in sizes:
+        if name not in _SWIZZLE:
+            fail(1004, f"T.use_swizzle has no option '{name}'", fix=f"the sizes are {', '.join(_SWIZZLE)}")
+    args += tuple(sizes[n] for n in _SWIZZLE[max(len(args) - 1, 0) :] if n in sizes)
     if len(args) < 6:
+        if len(args) > 1:
+            fail(1004, "T.use_swizzle with some of its sizes", fix=f"T.use_swizzle(cid, {', '.join(_SWIZZLE)}, off=2)")
         from ..frontend.builder import current
 
         current("T.use_swizzle").note("T.use_swizzle(panel) has no effect here: blocks run in the order of the grid")

@@ -108,9 +108,16 @@ def alloc_global(shape, dtype="float32", **hints):
     return buf
 
 
+def _names(what, text):
+    names = text.replace(",", " ").split() if isinstance(text, str) else []
+    if not names or not all(n.isidentifier() for n in names):
+        fail(1004, f"{what} of {describe(text)}", fix=f"names: M, N = {what}('M, N')")
+    return names
+
+
 def symbolic(name, dtype=int32):
     """A size known at call time, read from the tensor that has it as a dimension. "M, N" gives two."""
-    names = [n for n in name.replace(",", " ").split() if n]
+    names = _names("T.symbolic", name)
     made = tuple(Var(n, dtype, "sym") for n in names)
     return made[0] if len(made) == 1 else made
 
@@ -127,7 +134,7 @@ def const(names, dtype=int32):
             "T.const outside an eager kernel",
             fix="in a prim_func take the sizes from the enclosing function; T.symbolic for sizes known at call time",
         )
-    names = [n for n in names.replace(",", " ").split() if n]
+    names = _names("T.const", names)
     made = tuple(b.eager.const(n, dtype) for n in names)
     return made[0] if len(made) == 1 else made
 
@@ -135,6 +142,8 @@ def const(names, dtype=int32):
 def annotate_address(addresses):
     """Byte addresses of buffers, by hand: {buffer: offset}."""
     current("T.annotate_address")
+    if not isinstance(addresses, dict):
+        fail(1004, f"T.annotate_address of {describe(addresses)}", fix="{buffer: byte, ...}")
     for buf, offset in addresses.items():
         if not isinstance(buf, Buffer) or buf.space == "gm":
             fail(1004, f"T.annotate_address of {describe(buf)}", fix="a buffer of T.alloc_*")

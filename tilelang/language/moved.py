@@ -4,7 +4,7 @@ Operands count as flat runs, as the instructions of the chip see them: a tile of
 view of its buffer with one dimension, or with rows of the length that strides ask for.
 """
 
-from ..errors import fail
+from ..errors import fail, warn
 from ..frontend.builder import current
 from ..frontend.expr import Buffer, Element, Region, as_index, describe, same_size, show, value_of, wrap
 from .dtypes import DType, float32, int16, int32, uint32
@@ -191,6 +191,10 @@ def merge_sort(dst, src0, src1, src2=None, src3=None):
 
 def _sorted_pairs(what, dst, src, n, count):
     s = flat(src, what)
+    known, have = value_of(n), s.ext[0]
+    if isinstance(known, int) and isinstance(have, int) and not 0 <= known <= have:
+        warn(f"{what} of {known} elements: {describe(src)} has {have}, which are taken", 1024)
+        n = have if known > have else 0
     d = first(flat(dst, what), count, what)
     put(what, "sort", [s, wrap(n, int32)], d)
 

@@ -150,6 +150,11 @@ def _mask(v, what):
     """A tile of bits: of another dtype than uint8 its bytes are taken."""
     r = region_of(v, what)
     size = r.dtype.bits // 8
+    if r.dtype.is_float:
+        word = f"{what}: a mask is one bit an element, and {describe(r)} holds numbers"
+        if what.endswith("select"):
+            fail(1004, word, fix="a uint8 tile of an eighth of the elements, filled by T.tile.compare")
+        warn(word + ": its bits are no numbers any more", 1020, fix="give the mask a uint8 tile of its own")
     if r.dtype == "uint8":
         return r
     shape = (*r.buf.shape[:-1], r.buf.shape[-1] * size)
