@@ -229,6 +229,7 @@ TORCH = """
 
 
 def test_torch(run):
+    pytest.importorskip("torch")
     out, _ = run(TORCH, KERNELS + CARDS)
     said = out.splitlines()
     line, text = place("def scaled(A"), KERNELS + CARDS + textwrap.dedent(TORCH)
