@@ -74,14 +74,19 @@ char *arena_strn(Arena *a, const char *s, size_t n) {
 
 char *arena_str(Arena *a, const char *s) { return arena_strn(a, s, strlen(s)); }
 
-char *arena_printf(Arena *a, const char *fmt, ...) {
-  va_list ap;
-  va_start(ap, fmt);
+char *arena_vprintf(Arena *a, const char *fmt, va_list ap) {
   Text t;
   text_init(&t, a);
   text_vprintf(&t, fmt, ap);
-  va_end(ap);
   return (char *)text_str(&t);
+}
+
+char *arena_printf(Arena *a, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  char *s = arena_vprintf(a, fmt, ap);
+  va_end(ap);
+  return s;
 }
 
 void vec_grow(Arena *a, void **data, uint32_t len, uint32_t *cap, size_t elem) {

@@ -41,6 +41,7 @@ void *arena_alloc(Arena *a, size_t size, size_t align);  /* zeroed */
 char *arena_strn(Arena *a, const char *s, size_t n);     /* NUL-terminated copy */
 char *arena_str(Arena *a, const char *s);
 char *arena_printf(Arena *a, const char *fmt, ...) TL_PRINTF(2, 3);
+char *arena_vprintf(Arena *a, const char *fmt, va_list ap);
 #define arena_new(a, T) ((T *)arena_alloc((a), sizeof(T), _Alignof(T)))
 #define arena_array(a, T, n) ((T *)arena_alloc((a), sizeof(T) * (size_t)(n), _Alignof(T)))
 

@@ -17,18 +17,11 @@ void diags_init(Diags *d, Arena *a) {
   d->limit = DEFAULT_LIMIT;
 }
 
-static const char *format(Arena *a, const char *fmt, va_list ap) {
-  Text t;
-  text_init(&t, a);
-  text_vprintf(&t, fmt, ap);
-  return text_str(&t);
-}
-
 Diag *diag_add(Diags *d, DiagCode code, Loc loc, const char *fmt, ...) {
   Diag g = {.code = code, .severity = info[code].severity, .loc = loc};
   va_list ap;
   va_start(ap, fmt);
-  g.text = format(d->arena, fmt, ap);
+  g.text = arena_vprintf(d->arena, fmt, ap);
   va_end(ap);
   if (g.severity == SEV_ERROR && d->n_errors++ >= d->limit && d->list.len) {
     Diag *spare = arena_new(d->arena, Diag); /* counted, not kept: callers may still fill it */
@@ -43,14 +36,14 @@ void diag_other(Diags *d, Diag *g, Loc loc, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   g->other = loc;
-  g->other_text = format(d->arena, fmt, ap);
+  g->other_text = arena_vprintf(d->arena, fmt, ap);
   va_end(ap);
 }
 
 void diag_fix(Diags *d, Diag *g, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  g->fix = format(d->arena, fmt, ap);
+  g->fix = arena_vprintf(d->arena, fmt, ap);
   va_end(ap);
 }
 

@@ -32,13 +32,11 @@ typedef struct {
 static int64_t clamp(__int128 v) {
   return v < INT64_MIN / 4 ? INT64_MIN / 4 : v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static Span times(Span a, Span b) {
   int64_t p[4] = {clamp((__int128)a.lo * b.lo), clamp((__int128)a.lo * b.hi), clamp((__int128)a.hi * b.lo),
                   clamp((__int128)a.hi * b.hi)};
-  return (Span){least(least(p[0], p[1]), least(p[2], p[3])), most(most(p[0], p[1]), most(p[2], p[3]))};
+  return (Span){min_i64(min_i64(p[0], p[1]), min_i64(p[2], p[3])), max_i64(max_i64(p[0], p[1]), max_i64(p[2], p[3]))};
 }
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
@@ -67,8 +65,8 @@ static Span span_of(const Walk *w, const IrExpr *e) {
   case EX_ADD: return (Span){clamp((__int128)a.lo + b.lo), clamp((__int128)a.hi + b.hi)};
   case EX_SUB: return (Span){clamp((__int128)a.lo - b.hi), clamp((__int128)a.hi - b.lo)};
   case EX_MUL: return times(a, b);
-  case EX_MIN: return (Span){least(a.lo, b.lo), least(a.hi, b.hi)};
-  case EX_MAX: return (Span){most(a.lo, b.lo), most(a.hi, b.hi)};
+  case EX_MIN: return (Span){min_i64(a.lo, b.lo), min_i64(a.hi, b.hi)};
+  case EX_MAX: return (Span){max_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
   case EX_FDIV: return b.lo == b.hi && b.lo > 0 ? (Span){floor_div(a.lo, b.lo), floor_div(a.hi, b.lo)} : OPEN;
   case EX_MOD:
     if (b.lo != b.hi || b.lo <= 0) return OPEN;
@@ -80,7 +78,7 @@ static Span span_of(const Walk *w, const IrExpr *e) {
   case EX_LNOT: return truth(a.hi == 0, a.lo > 0);
   case EX_SELECT: {
     Span c = span_of(w, e->arg[2]);
-    return a.lo > 0 ? b : a.hi == 0 ? c : (Span){least(b.lo, c.lo), most(b.hi, c.hi)};
+    return a.lo > 0 ? b : a.hi == 0 ? c : (Span){min_i64(b.lo, c.lo), max_i64(b.hi, c.hi)};
   }
   default: return OPEN;
   }
@@ -107,7 +105,7 @@ static bool mark(IrStmt *s, void *user) {
 
 /* ---- instructions --------------------------------------------------------------------------------------------- */
 
-static int64_t extent(const Walk *w, const IrRegion *r, int d) { return most(span_of(w, r->ext[d]).lo, 0); }
+static int64_t extent(const Walk *w, const IrRegion *r, int d) { return max_i64(span_of(w, r->ext[d]).lo, 0); }
 
 static int64_t count(const Walk *w, const IrRegion *r) {
   int64_t n = 1;
@@ -172,11 +170,11 @@ static void walk_loop(Walk *w, const IrStmt *s, double n) {
   Span lo = span_of(w, s->loop.lo), hi = span_of(w, s->loop.hi), step = span_of(w, s->loop.step);
   Span *v = &w->var[s->loop.var->id];
   if (step.lo != step.hi || step.lo <= 0 || !ir_walk((IrBlock *)&s->body, leaves, NULL)) return;
-  int64_t trips = most((hi.lo - lo.hi + step.lo - 1) / step.lo, 0), last = lo.hi + (trips - 1) * step.lo;
+  int64_t trips = max_i64((hi.lo - lo.hi + step.lo - 1) / step.lo, 0), last = lo.hi + (trips - 1) * step.lo;
   bool exact = lo.lo == lo.hi && hi.lo == hi.hi;
   if (hi.lo <= lo.hi || trips <= 0) return;
   if (!w->steers[s->loop.var->id] || !exact || trips < 3) {
-    *v = (Span){lo.lo, most(hi.hi - 1, lo.lo)};
+    *v = (Span){lo.lo, max_i64(hi.hi - 1, lo.lo)};
     if (exact && trips < 3)
       for (int64_t i = 0; i < trips; i++) *v = (Span){lo.lo + i * step.lo, lo.lo + i * step.lo}, walk(w, &s->body, n);
     else walk(w, &s->body, n * (double)trips);
@@ -238,7 +236,7 @@ static void walk_grid(Walk *w, uint32_t axis, double n) {
     walk_block(w, n);
     return;
   }
-  int64_t ext = most(span_of(w, w->k->grid_ext.data[axis]).lo, 0);
+  int64_t ext = max_i64(span_of(w, w->k->grid_ext.data[axis]).lo, 0);
   uint32_t id = w->k->grid.data[axis]->id;
   if (!ext) return;
   if (!w->steers[id]) {
@@ -246,7 +244,7 @@ static void walk_grid(Walk *w, uint32_t axis, double n) {
     walk_grid(w, axis + 1, n * (double)ext);
     return;
   }
-  int64_t parts = least(ext - 1, PARTS);
+  int64_t parts = min_i64(ext - 1, PARTS);
   for (int64_t p = 0; p < parts; p++) {
     int64_t from = p * (ext - 1) / parts, to = (p + 1) * (ext - 1) / parts;
     w->var[id] = (Span){from, to - 1};
@@ -273,11 +271,11 @@ bool cost_bound(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const i
   ir_walk((IrBlock *)&k->body, mark, &w);
   out->blocks = 1;
   for (uint32_t g = 0; g < k->grid.len; g++)
-    out->blocks = clamp((__int128)out->blocks * most(span_of(&w, k->grid_ext.data[g]).lo, 0));
+    out->blocks = clamp((__int128)out->blocks * max_i64(span_of(&w, k->grid_ext.data[g]).lo, 0));
   walk_grid(&w, 0, 1);
   double top = 0, mhz = arch->mhz;
   int groups = k->cores == CORES_VECTOR ? arch->aiv : arch->aic;
-  double used = (double)(out->blocks < groups ? most(out->blocks, 1) : groups);
+  double used = (double)(out->blocks < groups ? max_i64(out->blocks, 1) : groups);
   double per[2] = {used, used * (k->cores == CORES_MIX ? 2 : 1)};
   for (int side = 0; side < 2; side++)
     for (int p = 0; p < PIPE_COUNT; p++) {

@@ -362,8 +362,18 @@ void ir_walk_expr(IrExpr *e, void (*f)(IrExpr *e, void *user), void *user);
 /* Calls f on every root expression of s itself (not of its body). */
 void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user);
 void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user); /* those of print and assert */
+/* Does e, or s and what stands in it, use v? Prints and assertions are not looked at. */
+bool ir_expr_uses(IrExpr *e, const IrVar *v);
+bool ir_stmt_uses(IrStmt *s, const IrVar *v);
+/* Does s, or a statement in it, read or write bytes of b, under whatever name? Prints do not count. */
+bool ir_stmt_names(IrStmt *s, IrBuf *b);
+/* Reads memory or a `var`: may have another value later. */
+bool ir_expr_varies(IrExpr *e);
 void ir_hoist_allocs(IrKernel *k); /* all allocs to the start of the kernel's body, in program order */
 void ir_renumber(IrKernel *k); /* statement ids in program order, from 1; a print has that of the one before */
+
+bool ir_region_equal(const IrRegion *a, const IrRegion *b); /* same buffer, same bounds by structure */
+bool ir_region_is_whole(const IrRegion *r);
 
 /* A region as the rows of a matrix: element (r, c) stands at off + r * pitch + c elements of the buffer
  * (ND layouts). Dimensions of extent 1 vanish, contiguous ones merge. */

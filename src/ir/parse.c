@@ -55,11 +55,9 @@ static const char *fix_of(DiagCode code) {
 static _Noreturn void fail_as(Parser *p, DiagCode code, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  Text t;
-  text_init(&t, p->a);
-  text_vprintf(&t, fmt, ap);
+  const char *text = arena_vprintf(p->a, fmt, ap);
   va_end(ap);
-  Diag *g = diag_add(p->d, code, here(p), "%s", text_str(&t));
+  Diag *g = diag_add(p->d, code, here(p), "%s", text);
   if (fix_of(code)) diag_fix(p->d, g, "%s", fix_of(code));
   longjmp(*p->recover, 1);
 }

@@ -92,15 +92,9 @@ static void put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts) {
 
 void ir_print_expr(Text *t, const IrExpr *e) { put_expr(t, e, 0, false); }
 
-static bool is_whole(const IrRegion *r) {
-  for (int d = 0; d < r->buf->rank; d++)
-    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
-  return true;
-}
-
 void ir_print_region(Text *t, const IrRegion *r) {
   text_printf(t, "%%%s", r->buf->name);
-  if (is_whole(r)) return;
+  if (ir_region_is_whole(r)) return;
   text_put(t, "[");
   for (int d = 0; d < r->buf->rank; d++) {
     if (d) text_put(t, ", ");

@@ -43,11 +43,8 @@ static Loc where(const Verifier *v) { return v->at ? v->at->loc : v->head; }
 static Diag *report(Verifier *v, DiagCode code, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  Text t;
-  text_init(&t, v->a);
-  text_vprintf(&t, fmt, ap);
+  const char *text = arena_vprintf(v->a, fmt, ap);
   va_end(ap);
-  const char *text = text_str(&t);
   for (uint32_t i = 0; diag_severity(code) != SEV_ERROR && i < v->d->list.len; i++) {
     Diag *g = &v->d->list.data[i];
     if (g->code == code && !strcmp(g->text, text)) return g;

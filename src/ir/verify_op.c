@@ -20,11 +20,9 @@ typedef struct {
 static Diag *report(Verifier *v, DiagCode code, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  Text t;
-  text_init(&t, v->a);
-  text_vprintf(&t, fmt, ap);
+  const char *text = arena_vprintf(v->a, fmt, ap);
   va_end(ap);
-  return diag_add(v->d, code, v->at->loc, "%s", text_str(&t));
+  return diag_add(v->d, code, v->at->loc, "%s", text);
 }
 #define bad(v, rule, ...) report(v, DIAG_RULE_##rule, __VA_ARGS__)
 

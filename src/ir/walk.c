@@ -72,6 +72,74 @@ void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
   }
 }
 
+/* ---- who uses what ----------------------------------------------------------------------------------------- */
+
+typedef struct { const IrVar *var; IrBuf *buf; bool found; } Search;
+
+static void search_var(IrExpr *e, void *user) {
+  Search *f = user;
+  f->found |= e->op == EX_VAR && e->var == f->var;
+}
+static void search_load(IrExpr *e, void *user) {
+  Search *f = user;
+  f->found |= e->op == EX_LOAD && ir_root(e->buf) == f->buf;
+}
+static void search_var_in(IrExpr **e, void *user) { ir_walk_expr(*e, search_var, user); }
+static void search_load_in(IrExpr **e, void *user) { ir_walk_expr(*e, search_load, user); }
+
+static bool search_uses(IrStmt *s, void *user) {
+  ir_stmt_exprs(s, search_var_in, user);
+  return !((Search *)user)->found;
+}
+
+static bool search_names(IrStmt *s, void *user) {
+  Search *f = user;
+  ir_stmt_exprs(s, search_load_in, f);
+  if (s->op == ST_STORE) f->found |= ir_root(s->store.buf) == f->buf;
+  for (int i = 0; i < s->n_args; i++)
+    f->found |= s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == f->buf;
+  return !f->found;
+}
+
+bool ir_expr_uses(IrExpr *e, const IrVar *v) {
+  Search f = {v, NULL, false};
+  ir_walk_expr(e, search_var, &f);
+  return f.found;
+}
+
+bool ir_stmt_uses(IrStmt *s, const IrVar *v) {
+  Search f = {v, NULL, false};
+  return !(search_uses(s, &f) && ir_walk(&s->body, search_uses, &f) && ir_walk(&s->alt, search_uses, &f));
+}
+
+bool ir_stmt_names(IrStmt *s, IrBuf *b) {
+  Search f = {NULL, ir_root(b), false};
+  return !(search_names(s, &f) && ir_walk(&s->body, search_names, &f) && ir_walk(&s->alt, search_names, &f));
+}
+
+static void search_varying(IrExpr *e, void *user) {
+  *(bool *)user |= e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind == VAR_MUT);
+}
+
+bool ir_expr_varies(IrExpr *e) {
+  bool found = false;
+  ir_walk_expr(e, search_varying, &found);
+  return found;
+}
+
+bool ir_region_equal(const IrRegion *a, const IrRegion *b) {
+  if (a->buf != b->buf) return false;
+  for (int d = 0; d < a->buf->rank; d++)
+    if (!ir_expr_equal(a->off[d], b->off[d]) || !ir_expr_equal(a->ext[d], b->ext[d])) return false;
+  return true;
+}
+
+bool ir_region_is_whole(const IrRegion *r) {
+  for (int d = 0; d < r->buf->rank; d++)
+    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
+  return true;
+}
+
 typedef struct { IrKernel *k; IrStmt *last; } Hoist;
 static bool hoist_alloc(IrStmt *s, void *user) {
   Hoist *h = user;

@@ -48,15 +48,6 @@ static bool count_stmt(IrStmt *s, void *user) {
   return true;
 }
 
-static bool uses_var(IrExpr *e, const IrVar *v);
-typedef struct { const IrVar *v; bool found; } Find;
-static void find_var(IrExpr *e, void *user) { ((Find *)user)->found |= e->op == EX_VAR && e->var == ((Find *)user)->v; }
-static bool uses_var(IrExpr *e, const IrVar *v) {
-  Find f = {v, false};
-  ir_walk_expr(e, find_var, &f);
-  return f.found;
-}
-
 /* Does `init` say "first iteration of the loops from gemm up to and including `top`"? Then the product overwrites. */
 static bool init_is_first(Ctx *c, IrExpr *init, IrExpr *first) {
   (void)c;
@@ -70,10 +61,7 @@ static IrStmt *op_stmt(Ctx *c, StmtOp op, Loc loc, IrRegion a, IrRegion b, const
 }
 
 static bool clears(const IrStmt *s, const IrRegion *x) {
-  if (!s || s->op != OP_FILL || s->args[1].region.buf != x->buf) return false;
-  const IrRegion *r = &s->args[1].region;
-  for (int d = 0; d < x->buf->rank; d++)
-    if (!ir_expr_equal(r->off[d], x->off[d]) || !ir_expr_equal(r->ext[d], x->ext[d])) return false;
+  if (!s || s->op != OP_FILL || !ir_region_equal(&s->args[1].region, x)) return false;
   const IrExpr *v = s->args[0].scalar;
   return (v->op == EX_INT && v->i == 0) || (v->op == EX_FLOAT && v->f == 0);
 }
@@ -87,7 +75,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     Count n = {x.buf, 0};
     ir_walk(&up->body, count_stmt, &n);
     bool moves = false;
-    for (int d = 0; d < x.buf->rank; d++) moves |= uses_var(x.off[d], up->loop.var);
+    for (int d = 0; d < x.buf->rank; d++) moves |= ir_expr_uses(x.off[d], up->loop.var);
     IrExpr *next = ir_binary(k, EX_LAND, first, ir_binary(k, EX_EQ, ir_var(k, up->loop.var), up->loop.lo));
     if (n.n != 1 || moves || (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first)))
       break;

@@ -53,13 +53,6 @@ static int place_of(const IrStmt *s, const IrRegion *over, int d, const IrRegion
   return ir_is_int(r->ext[at], 1) ? -1 : -2;
 }
 
-static bool same_region(const IrRegion *a, const IrRegion *b) {
-  if (a->buf != b->buf) return false;
-  for (int d = 0; d < a->buf->rank; d++)
-    if (!ir_expr_equal(a->off[d], b->off[d]) || !ir_expr_equal(a->ext[d], b->ext[d])) return false;
-  return true;
-}
-
 /* The dimension to cut, and where it stands in each operand; -1: this statement is done whole or not at all. */
 static int find_cut(const IrStmt *s, int *place) {
   bool elementwise = (s->op >= OP_ADD && s->op <= OP_CAST) || (s->op == OP_COPY && !ir_attr(s, ATTR_TRANS));
@@ -77,7 +70,7 @@ static int find_cut(const IrStmt *s, int *place) {
     place[i] = place_of(s, over, d, r);
     if (place[i] == -2) return -1;
     /* every element is read before any is written: pieces must not write what a later piece reads */
-    if (i + 1 < s->n_args && ir_root(r->buf) == ir_root(dst->buf) && !same_region(r, dst)) return -1;
+    if (i + 1 < s->n_args && ir_root(r->buf) == ir_root(dst->buf) && !ir_region_equal(r, dst)) return -1;
   }
   return d;
 }

@@ -9,33 +9,9 @@
 
 typedef struct {
   PassCtx *p;
-  const IrBuf *probe; /* the buffer in question */
-  bool mentioned;
+  IrBuf *probe; /* the buffer in question */
   IrRegion slice;
 } Ctx;
-
-/* Does the statement, or one inside it, name the buffer? */
-static void mention_load(IrExpr *e, void *user) {
-  Ctx *c = user;
-  if (e->op == EX_LOAD && ir_root(e->buf) == c->probe) c->mentioned = true;
-}
-static void mention_expr(IrExpr **e, void *user) { ir_walk_expr(*e, mention_load, user); }
-
-static bool mention(IrStmt *s, void *user) {
-  Ctx *c = user;
-  ir_stmt_exprs(s, mention_expr, c);
-  if (s->op == ST_STORE && ir_root(s->store.buf) == c->probe) c->mentioned = true;
-  for (int i = 0; i < s->n_args; i++)
-    if (s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == c->probe) c->mentioned = true;
-  return !c->mentioned;
-}
-
-static bool mentions(Ctx *c, IrStmt *s) {
-  c->mentioned = false;
-  if (mention(s, c)) ir_walk(&s->body, mention, c);
-  if (!c->mentioned) ir_walk(&s->alt, mention, c);
-  return c->mentioned;
-}
 
 /* The step of a product that begins with `init`: the loop over k as a whole overwrites the accumulator. */
 static const IrStmt *product_of(const IrStmt *s) {
@@ -107,30 +83,17 @@ static void add_box(Frame *f, const Box *x) {
   f->left -= n;
 }
 
-static bool same_region(const IrRegion *a, const IrRegion *b) {
-  for (int d = 0; d < a->buf->rank; d++)
-    if (!ir_expr_equal(a->off[d], b->off[d]) || !ir_expr_equal(a->ext[d], b->ext[d])) return false;
-  return a->buf == b->buf;
-}
-
-static void changes(IrExpr *e, void *user) {
-  if (e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind == VAR_MUT)) *(bool *)user = true;
-}
-
 /* Do its bounds mean the same later in the iteration? */
 static bool is_steady(const IrRegion *r) {
-  bool changed = false;
-  for (int d = 0; d < r->buf->rank; d++) {
-    ir_walk_expr(r->off[d], changes, &changed);
-    ir_walk_expr(r->ext[d], changes, &changed);
-  }
-  return !changed;
+  for (int d = 0; d < r->buf->rank; d++)
+    if (ir_expr_varies(r->off[d]) || ir_expr_varies(r->ext[d])) return false;
+  return true;
 }
 
 static bool was_seen(const Frame *f, const IrRegion *r) {
   for (; f; f = f->up)
     for (int i = 0; i < f->n_seen; i++)
-      if (same_region(&f->seen[i], r)) return true;
+      if (ir_region_equal(&f->seen[i], r)) return true;
   return false;
 }
 
@@ -174,19 +137,6 @@ static bool find_write(IrStmt *s, void *user) {
   return !c->slice.buf;
 }
 
-typedef struct { const IrVar *var; bool found; } Uses;
-
-static void look_for_var(IrExpr *e, void *user) {
-  Uses *u = user;
-  if (e->op == EX_VAR && e->var == u->var) u->found = true;
-}
-
-static bool uses(IrExpr *e, const IrVar *v) {
-  Uses u = {v, false};
-  ir_walk_expr(e, look_for_var, &u);
-  return u.found;
-}
-
 static bool at(Ctx *c, IrExpr *e, const IrVar *v, int64_t value, int64_t *out) {
   IrExpr *x = ir_subst(c->p->k, e, v, ir_int(c->p->k, v->type, value));
   *out = x->op == EX_INT ? x->i : 0;
@@ -208,7 +158,7 @@ static bool slices_of(Frame *f, IrStmt *s, IrRegion *inner, Box *x) {
     int64_t first, second, last;
     x->off[d] = 0;
     x->ext[d] = f->frame->ext[d]->i;
-    if (!uses(slice.off[d], s->loop.var)) continue;
+    if (!ir_expr_uses(slice.off[d], s->loop.var)) continue;
     if (along >= 0 || slice.ext[d]->op != EX_INT || f->frame->off[d]->op != EX_INT) return false;
     if (!at(c, slice.off[d], s->loop.var, lo->i, &first) || !at(c, slice.off[d], s->loop.var, lo->i + 1, &second) ||
         !at(c, slice.off[d], s->loop.var, hi->i - 1, &last))
@@ -227,7 +177,7 @@ static bool slices_of(Frame *f, IrStmt *s, IrRegion *inner, Box *x) {
 static const IrRegion *accumulator(Frame *f, IrStmt *loop) {
   const IrRegion *r = NULL;
   for (IrStmt *s = loop->body.first; s; s = s->next) {
-    if (!mentions(f->c, s)) continue;
+    if (!ir_stmt_names(s, f->c->probe)) continue;
     if (r || s->op != OP_MMAD || product_of(s) != loop || ir_root(s->args[0].region.buf) == f->c->probe) return NULL;
     r = &s->args[2].region;
   }
@@ -272,7 +222,7 @@ static void cover_if(Frame *f, IrStmt *s) {
   if (a == COVERED && b == COVERED) f->left = 0;
   for (int i = 0; alt && i < then.n_seen; i++)
     for (int j = 0; j < other.n_seen; j++)
-      if (same_region(&then.seen[i], &other.seen[j])) writes(f, &then.seen[i]);
+      if (ir_region_equal(&then.seen[i], &other.seen[j])) writes(f, &then.seen[i]);
 }
 
 static void cover_op(Frame *f, IrStmt *s) {
@@ -292,7 +242,7 @@ static Cover cover(Ctx *c, const IrBlock *b, const IrRegion *frame, const Frame 
   *f = (Frame){.c = c, .frame = frame, .up = up, .left = 1};
   for (int d = 0; d < c->probe->rank; d++) f->left *= frame->ext[d]->i;
   for (IrStmt *s = b->first; s && f->left && !f->exposed; s = s->next) {
-    if (!mentions(c, s)) continue;
+    if (!ir_stmt_names(s, c->probe)) continue;
     if (ir_is_op(s)) cover_op(f, s);
     else if (s->op == ST_FOR) cover_loop(f, s);
     else if (s->op == ST_IF) cover_if(f, s);
@@ -309,7 +259,7 @@ static Cover cover(Ctx *c, const IrBlock *b, const IrRegion *frame, const Frame 
 }
 
 bool memplan_fresh(PassCtx *p, IrStmt *loop, IrBuf *b) {
-  Ctx c = {p, b, false, {0}};
+  Ctx c = {p, b, {0}};
   Frame f;
   for (int d = 0; d < b->rank; d++)
     if (b->shape[d]->op != EX_INT) return false;

@@ -93,7 +93,6 @@ Linear par_linear(const Par *v, IrExpr *e, uint32_t mask); /* the axes outside o
 /* Index expression e as offset + one axis of `mask` (axis -1: none); false: it is something else. */
 bool par_axis_index(const Par *v, IrExpr *e, uint32_t mask, int *axis, IrExpr **offset);
 Access par_classify(Par *v, IrBuf *buf, IrExpr **idx, uint32_t mask);
-bool par_same_region(const IrRegion *a, const IrRegion *b);
 /* The axis along which an irregular access is still a contiguous run of whole 32-byte blocks, or -1. */
 int par_row_axis(Par *v, IrBuf *buf, IrExpr **idx, uint32_t span, Access *row);
 const char *par_expr_text(Par *v, const IrExpr *e);

@@ -97,13 +97,6 @@ bool par_axis_index(const Par *v, IrExpr *e, uint32_t mask, int *axis, IrExpr **
   return l.ok && (l.axis < 0 || l.coef == 1);
 }
 
-bool par_same_region(const IrRegion *a, const IrRegion *b) {
-  if (a->buf != b->buf) return false;
-  for (int d = 0; d < a->buf->rank; d++)
-    if (!ir_expr_equal(a->off[d], b->off[d]) || !ir_expr_equal(a->ext[d], b->ext[d])) return false;
-  return true;
-}
-
 static void refuse(Access *a, const char *why, const char *fix) {
   if (!a->ok) return;
   a->ok = false;

@@ -125,7 +125,7 @@ static Val gather_tile(Par *v, IrExpr *e, const char *why, const char *fix) {
 
 static Val gm_tile(Par *v, const Access *a) {
   for (uint32_t i = 0; i < v->gm.len; i++)
-    if (par_same_region(&v->gm.data[i].from, &a->r) && par_same_shape(v, v->gm.data[i].tile, a->span))
+    if (ir_region_equal(&v->gm.data[i].from, &a->r) && par_same_shape(v, v->gm.data[i].tile, a->span))
       return (Val){.r = par_tile_region(v, v->gm.data[i].tile, a->span), .type = a->r.buf->type, .span = a->span};
   IrBuf *tile = par_new_tile(v, SPACE_UB, a->r.buf->type, a->span);
   GmTile t = {a->r, tile};

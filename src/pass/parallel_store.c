@@ -157,7 +157,7 @@ static void store_value(Par *v, const Work *w, Val x, const Access *a) {
     scatter(v, w, x, a);
   } else if (x.scalar && w->buf->space != SPACE_GM) {
     par_emit(v, OP_FILL, 2, sca(ir_cast(k, w->buf->type, x.scalar)), reg(a->r));
-  } else if (!x.scalar && par_same_region(&x.r, &a->r)) {
+  } else if (!x.scalar && ir_region_equal(&x.r, &a->r)) {
     /* computed in place */
   } else {
     if (x.scalar) x = par_filled(v, x.scalar, w->buf->type, v->full);
@@ -204,7 +204,7 @@ static bool direct_copy(Par *v, const Work *w, IrExpr *val, const Access *to) {
   }
   if (w->buf == x->buf) {
     if (reads_other_elements(v, w, x)) return false;
-    if (par_same_region(&from.r, &to->r)) return true; /* nothing to do */
+    if (ir_region_equal(&from.r, &to->r)) return true; /* nothing to do */
   }
   if (first) par_emit(v, OP_FILL, 2, sca(ir_int(v->k, w->buf->type, 0)), reg(tile));
   par_emit(v, OP_COPY, 2, reg(from.r), reg(to->r));

@@ -25,23 +25,19 @@ const int pass_count = (int)TL_COUNT(pass_table);
 void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  Text t;
-  text_init(&t, p->arena);
-  text_vprintf(&t, fmt, ap);
+  const char *text = arena_vprintf(p->arena, fmt, ap);
   va_end(ap);
-  Remark r = {pass, loc, text_str(&t)};
+  Remark r = {pass, loc, text};
   vec_push(p->arena, &p->remarks, r);
 }
 
 void pass_drop_say(PassCtx *p, IrStmt *s, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  Text t;
-  text_init(&t, p->arena);
-  text_vprintf(&t, fmt, ap);
+  const char *text = arena_vprintf(p->arena, fmt, ap);
   va_end(ap);
   diag_add(p->diags, DIAG_SAY_LEFT_OUT, s->loc, "this %s is left out: %s", s->op == ST_PRINT ? "print" : "assertion",
-           text_str(&t));
+           text);
   ir_remove(s);
 }
 

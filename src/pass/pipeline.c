@@ -26,12 +26,6 @@ static void probe_load(IrExpr *e, void *user) {
 }
 static void probe_expr(IrExpr **e, void *user) { ir_walk_expr(*e, probe_load, user); }
 
-static bool is_whole(const IrRegion *r) {
-  for (int d = 0; d < r->buf->rank; d++)
-    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
-  return true;
-}
-
 /* In every iteration: a statement of the loop's body, or under a guard that says which vector core runs it. */
 static bool runs_always(const Probe *q, const IrStmt *s) {
   const IrStmt *guard = s->block->parent;
@@ -58,7 +52,7 @@ static bool probe_stmt(IrStmt *s, void *user) {
     bool writes = i >= n_in && op_info[s->op].out[i - n_in] == 'w';
     bool also_reads = false;
     for (int j = 0; j < n_in; j++) also_reads |= s->args[j].kind == ARG_REGION && s->args[j].region.buf == q->buf;
-    q->fresh = writes && !also_reads && is_whole(&s->args[i].region) && runs_always(q, s);
+    q->fresh = writes && !also_reads && ir_region_is_whole(&s->args[i].region) && runs_always(q, s);
     q->seen = true;
   }
   return true;

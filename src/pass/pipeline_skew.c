@@ -179,22 +179,12 @@ static bool spread(const Skew *k, const Side *d, uint32_t b, int *first, int *la
   return written && *first < *last;
 }
 
-typedef struct { const IrVar *var; bool found; } Named;
-static void find_var(IrExpr *e, void *user) {
-  Named *n = user;
-  if (e->op == EX_VAR && e->var == n->var) n->found = true;
-}
-static void find_in_expr(IrExpr **e, void *user) { ir_walk_expr(*e, find_var, user); }
-
 /* Are the versions that b has those of this loop? */
 static bool versions_of(const Side *d, const IrBuf *b) {
   for (int i = 0; i < d->n; i++)
     for (int a = 0; a < d->stmt[i]->n_args; a++) {
       const IrArg *arg = &d->stmt[i]->args[a];
-      Named n = {d->loop->loop.var, false};
-      if (arg->kind != ARG_REGION || arg->region.buf != b) continue;
-      ir_walk_expr(arg->region.off[0], find_var, &n);
-      return n.found;
+      if (arg->kind == ARG_REGION && arg->region.buf == b) return ir_expr_uses(arg->region.off[0], d->loop->loop.var);
     }
   return false;
 }
@@ -275,20 +265,14 @@ static bool subst_stmt(IrStmt *s, void *user) {
   return true;
 }
 
-static bool find_in_stmt(IrStmt *s, void *user) {
-  ir_stmt_exprs(s, find_in_expr, user);
-  return !((Named *)user)->found;
-}
-
 /* Takes away the snapshots that nothing after them uses. */
 static void drop_idle_lets(IrBlock *b) {
   for (IrStmt *s = b->last, *prev; s; s = prev) {
     prev = s->prev;
     if (s->op != ST_LET) continue;
-    Named n = {s->set.var, false};
-    for (IrStmt *t = s->next; t && !n.found; t = t->next)
-      n.found = !(find_in_stmt(t, &n) && ir_walk(&t->body, find_in_stmt, &n) && ir_walk(&t->alt, find_in_stmt, &n));
-    if (!n.found) ir_remove(s);
+    bool used = false;
+    for (IrStmt *t = s->next; t && !used; t = t->next) used = ir_stmt_uses(t, s->set.var);
+    if (!used) ir_remove(s);
   }
 }
 

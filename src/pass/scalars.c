@@ -28,12 +28,6 @@ typedef struct {
 
 static bool undeclared(const IrBuf *b) { return b->space != SPACE_GM && !space_info[b->space].physical; }
 
-static bool is_whole(const IrRegion *r) {
-  for (int d = 0; d < r->buf->rank; d++)
-    if (!ir_is_int(r->off[d], 0) || !ir_expr_equal(r->ext[d], r->buf->shape[d])) return false;
-  return true;
-}
-
 /* Has the copy of b run, with the same tensor elements, whenever `at` does? */
 static bool after_copy(const IrStmt *copy, const IrStmt *at) {
   for (const IrStmt *s = at; s; s = s->block->parent)
@@ -66,13 +60,9 @@ static bool look(IrStmt *s, void *user) {
     const IrRegion *r = &s->args[i].region;
     Use *u = &c->use[r->buf->id];
     if (i < ir_n_in(s->op)) u->read++;
-    else if (u->written++ == 0 && s->op == OP_COPY && is_whole(r)) u->copy = s;
+    else if (u->written++ == 0 && s->op == OP_COPY && ir_region_is_whole(r)) u->copy = s;
   }
   return true;
-}
-
-static void note_changing(IrExpr *e, void *user) {
-  *(bool *)user |= e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind == VAR_MUT);
 }
 
 /* Is b nothing but a copy of elements of a tensor that nobody writes? */
@@ -86,7 +76,7 @@ static bool mirrors(Ctx *c, const IrBuf *b) {
   int long_from = 0, long_to = 0;
   for (int d = 0; d < from->buf->rank; d++) {
     long_from += !ir_is_int(from->ext[d], 1);
-    ir_walk_expr(from->off[d], note_changing, &changing);
+    changing |= ir_expr_varies(from->off[d]);
   }
   for (int d = 0; d < b->rank; d++) long_to += !ir_is_int(b->shape[d], 1);
   return !changing && long_from == long_to;

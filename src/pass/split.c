@@ -41,11 +41,10 @@ int split_side(IrStmt *s) {
 /* ---- print and assert: they look at one side, and nothing is decided by them -------------------------------- */
 
 typedef struct { const IrVar *var; bool found; } Named;
-static void look_for_name(IrExpr *e, void *user) {
+static void look_for_core(IrExpr **e, void *user) {
   Named *n = user;
-  n->found |= e->op == EX_VAR && e->var == n->var;
+  n->found |= ir_expr_uses(*e, n->var);
 }
-static void look_for_core(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_name, user); }
 
 /* Those outside of a cube or vector block: the side of their tiles; else the cube's, whose core is one a block, or the
  * vector cores' when they name the core. */
@@ -213,25 +212,13 @@ static void only_first_core(IrKernel *k, IrBlock *b) {
   }
 }
 
-typedef struct { const IrVar *var; bool found; } VarUse;
-static void find_var(IrExpr *e, void *user) {
-  VarUse *u = user;
-  u->found |= e->op == EX_VAR && e->var == u->var;
-}
-static void find_var_expr(IrExpr **e, void *user) { ir_walk_expr(*e, find_var, user); }
-static bool find_var_stmt(IrStmt *s, void *user) {
-  ir_stmt_exprs(s, find_var_expr, user);
-  return !((VarUse *)user)->found;
-}
-
 /* The kernel names its vector cores and does not tell them apart. */
 static void warn_same_work(PassCtx *p, IrStmt *vector) {
-  VarUse u = {p->k->vid, false};
-  ir_walk(&vector->body, find_var_stmt, &u);
-  if (u.found) return;
+  const IrVar *vid = p->k->vid;
+  if (ir_stmt_uses(vector, vid)) return;
   Diag *g = diag_add(p->diags, DIAG_VID_UNUSED, p->k->loc,
-                     "both vector cores of a block do the same work: %%%s is not used", u.var->name);
-  diag_fix(p->diags, g, "give each core its part of the rows, such as rows // 2 from %s * (rows // 2)", u.var->name);
+                     "both vector cores of a block do the same work: %%%s is not used", vid->name);
+  diag_fix(p->diags, g, "give each core its part of the rows, such as rows // 2 from %s * (rows // 2)", vid->name);
 }
 
 /* ---- driver --------------------------------------------------------------------------------------------------- */

@@ -125,37 +125,13 @@ static IrStmt *convert_first(Ctx *c, IrRegion *src, DType t, const IrStmt *s) {
   return convert;
 }
 
-typedef struct { const IrBuf *buf; bool found; } Naming;
-
-static void find_load(IrExpr *e, void *user) {
-  Naming *n = user;
-  n->found |= e->op == EX_LOAD && ir_root(e->buf) == n->buf;
-}
-static void find_load_expr(IrExpr **e, void *user) { ir_walk_expr(*e, find_load, user); }
-
-static bool find_name(IrStmt *s, void *user) {
-  Naming *n = user;
-  ir_stmt_exprs(s, find_load_expr, n);
-  if (s->op == ST_STORE) n->found |= ir_root(s->store.buf) == n->buf;
-  for (int i = 0; i < s->n_args; i++)
-    n->found |= s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == n->buf;
-  return !n->found;
-}
-
-static bool names(IrStmt *s, IrBuf *b) {
-  Naming n = {ir_root(b), false};
-  if (find_name(s, &n)) ir_walk(&s->body, find_name, &n);
-  if (!n.found) ir_walk(&s->alt, find_name, &n);
-  return n.found;
-}
-
 static bool is_sync(const IrStmt *s) { return s->op >= ST_SET_FLAG && s->op <= ST_SYNC_ALL; }
 
 /* The statement of s's block that uses b next, after s, or synchronisation by hand before it; NULL: none does before
  * the block ends or what ends it early. */
 static IrStmt *next_use(IrStmt *s, IrBuf *b) {
   for (IrStmt *x = s->next; x; x = x->next) {
-    if (names(x, b) || is_sync(x)) return x;
+    if (ir_stmt_names(x, b) || is_sync(x)) return x;
     if (x->op == ST_BREAK || x->op == ST_CONTINUE || x->op == ST_CUBE || x->op == ST_VECTOR) return NULL;
   }
   return NULL;
@@ -344,19 +320,11 @@ static bool find_pairing(Ctx *c, Uses *u, Pairing *p) {
   return true;
 }
 
-typedef struct { const IrVar *var; bool found; } Named;
-
-static void look_for_var(IrExpr *e, void *user) {
-  Named *n = user;
-  if (e->op == EX_VAR && e->var == n->var) n->found = true;
-}
-static void look_in_expr(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_var, user); }
-
 /* The same bytes in every iteration? Otherwise a tensor of the caller may well be read before it is written. */
 static bool same_place(const IrBlock *of, const Use *u, int n) {
-  Named name = {of->parent->op == ST_FOR ? of->parent->loop.var : NULL, false};
-  for (int i = 0; i < n; i++) ir_stmt_exprs(u[i].stmt, look_in_expr, &name);
-  return !name.found;
+  for (int i = 0; i < n; i++)
+    if (of->parent->op == ST_FOR && ir_stmt_uses(u[i].stmt, of->parent->loop.var)) return false;
+  return true;
 }
 
 static bool may_pair(const Uses *u, const Pairing *p) {

@@ -36,36 +36,27 @@ Fault *fault(Core *c, DiagCode code, const IrStmt *at, const IrStmt *with, const
   if (at) f.loc = at->loc;
   if (with) f.other = with->loc;
   map_set(&m->arena, &m->fault_keys, f.key, strlen(f.key), 1);
-  Text t;
   va_list ap;
-  text_init(&t, &m->arena);
   va_start(ap, fmt);
-  text_vprintf(&t, fmt, ap);
+  f.text = arena_vprintf(&m->arena, fmt, ap);
   va_end(ap);
-  f.text = text_str(&t);
   vec_push(&m->arena, &m->faults, f);
   m->block_faults += code != DIAG_SIM_UNINIT && code != DIAG_SIM_LOST; /* those may be consequences */
   return &m->faults.data[m->faults.len - 1];
 }
 
 void fault_other(Core *c, Fault *f, const char *fmt, ...) {
-  Text t;
   va_list ap;
-  text_init(&t, &c->m->arena);
   va_start(ap, fmt);
-  text_vprintf(&t, fmt, ap);
+  f->other_text = arena_vprintf(&c->m->arena, fmt, ap);
   va_end(ap);
-  f->other_text = text_str(&t);
 }
 
 void fault_fix(Core *c, Fault *f, const char *fmt, ...) {
-  Text t;
   va_list ap;
-  text_init(&t, &c->m->arena);
   va_start(ap, fmt);
-  text_vprintf(&t, fmt, ap);
+  f->fix = arena_vprintf(&c->m->arena, fmt, ap);
   va_end(ap);
-  f->fix = text_str(&t);
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------- */

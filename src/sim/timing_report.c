@@ -39,23 +39,32 @@ static void put_idle(Text *t, const SimTime *r, const int64_t *idle) {
   text_put(t, "}");
 }
 
+/* A pipe over all cores of one kind that have it; false: there is none. */
+typedef struct { int64_t busy, idle[SIM_IDLE_COUNT]; } Mean;
+static bool mean_of(const SimTime *r, int p, char side, Mean *m) {
+  int64_t cores = 0;
+  *m = (Mean){0};
+  for (int32_t c = 0; c < r->n_cores; c++) {
+    if (r->core[c].kind != side || !has_pipe(p, side)) continue;
+    cores++;
+    m->busy += r->core[c].busy[p];
+    for (int i = 0; i < SIM_IDLE_COUNT; i++) m->idle[i] += r->core[c].idle[p][i];
+  }
+  if (!cores) return false;
+  m->busy /= cores;
+  for (int i = 0; i < SIM_IDLE_COUNT; i++) m->idle[i] /= cores;
+  return true;
+}
+
 static int put_pipes(Text *t, const SimTime *r, char side, int n) {
   for (int p = 0; p < PIPE_ALL; p++) {
-    if (!has_pipe(p, side)) continue;
-    int64_t busy = 0, idle[SIM_IDLE_COUNT] = {0}, cores = 0;
-    for (int32_t c = 0; c < r->n_cores; c++) {
-      if (r->core[c].kind != side) continue;
-      cores++;
-      busy += r->core[c].busy[p];
-      for (int i = 0; i < SIM_IDLE_COUNT; i++) idle[i] += r->core[c].idle[p][i];
-    }
-    if (!cores) continue;
+    Mean m;
+    if (!mean_of(r, p, side, &m)) continue;
     text_printf(t, "%s\n {\"side\":\"%s\",\"pipe\":\"%s\",\"ratio\":%.6f,", n++ ? "," : "",
                 side == 'c' ? "cube" : "vector", pipe_info[p].name, sim_time_ratio(r, (Pipe)p, side));
-    put_us(t, "busy_us", r, busy / cores);
-    for (int i = 0; i < SIM_IDLE_COUNT; i++) idle[i] /= cores;
+    put_us(t, "busy_us", r, m.busy);
     text_put(t, ",\"idle_us\":");
-    put_idle(t, r, idle);
+    put_idle(t, r, m.idle);
     text_put(t, "}");
   }
   return n;
@@ -161,17 +170,11 @@ static void text_pipes(Text *t, const SimTime *r) {
   for (int side = 0; side < 2; side++)
     for (int p = 0; p < PIPE_ALL; p++) {
       char kind = side ? 'v' : 'c';
-      int64_t busy = 0, idle[SIM_IDLE_COUNT] = {0}, cores = 0;
-      for (int32_t c = 0; c < r->n_cores; c++) {
-        if (r->core[c].kind != kind || !has_pipe(p, kind)) continue;
-        cores++;
-        busy += r->core[c].busy[p];
-        for (int i = 0; i < SIM_IDLE_COUNT; i++) idle[i] += r->core[c].idle[p][i];
-      }
-      if (!busy) continue;
+      Mean m;
+      if (!mean_of(r, p, kind, &m) || !m.busy) continue;
       text_printf(t, "%-6s %-5s %10.2f  %5.1f%%           ", side ? "vector" : "cube", pipe_info[p].name,
-                  us_of(r, busy / cores), 100 * sim_time_ratio(r, (Pipe)p, kind));
-      for (int i = 0; i < SIM_IDLE_COUNT; i++) text_printf(t, " %9.2f", us_of(r, idle[i] / cores));
+                  us_of(r, m.busy), 100 * sim_time_ratio(r, (Pipe)p, kind));
+      for (int i = 0; i < SIM_IDLE_COUNT; i++) text_printf(t, " %9.2f", us_of(r, m.idle[i]));
       text_put(t, "\n");
     }
 }

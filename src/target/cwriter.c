@@ -191,11 +191,9 @@ void cw_use(CWriter *w, int helper) { w->helpers |= UINT64_C(1) << helper; }
 void cw_refuse(CWriter *w, DiagCode code, const char *fix, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
-  Text t;
-  text_init(&t, w->arena);
-  text_vprintf(&t, fmt, ap);
+  const char *text = arena_vprintf(w->arena, fmt, ap);
   va_end(ap);
-  Diag *g = diag_add(w->diags, code, w->at ? w->at->loc : w->k->loc, "%s: %s", w->dialect->title, text_str(&t));
+  Diag *g = diag_add(w->diags, code, w->at ? w->at->loc : w->k->loc, "%s: %s", w->dialect->title, text);
   if (fix) diag_fix(w->diags, g, "%s", fix);
   w->failed = true;
 }
@@ -680,15 +678,8 @@ static void put_loc(CWriter *w, const IrStmt *s) {
   cw_line(w, "// %s:%u", cw_file(w, s->loc), s->loc.line);
 }
 
-/* Can the value of e change while a loop runs? */
-static void find_unsteady(IrExpr *e, void *user) {
-  if (e->op == EX_LOAD || (e->op == EX_VAR && e->var->kind == VAR_MUT)) *(bool *)user = true;
-}
-
 static IrExpr *read_once(CWriter *w, IrExpr *e, const char *name) {
-  bool unsteady = false;
-  ir_walk_expr(e, find_unsteady, &unsteady);
-  if (!unsteady) return e;
+  if (!ir_expr_varies(e)) return e;
   IrExpr *once = cw_temp(w, e->type, name);
   cw_line(w, "const %s %s = %s;", cw_type(e->type), once->var->name, cw_str(w, e));
   return once;
@@ -696,9 +687,7 @@ static IrExpr *read_once(CWriter *w, IrExpr *e, const char *name) {
 
 static void write_for(CWriter *w, const IrStmt *s) {
   const char *name = w->var_name[s->loop.var->id];
-  bool unsteady = false;
-  ir_walk_expr(s->loop.hi, find_unsteady, &unsteady);
-  ir_walk_expr(s->loop.step, find_unsteady, &unsteady);
+  bool unsteady = ir_expr_varies(s->loop.hi) || ir_expr_varies(s->loop.step);
   if (unsteady) cw_scope(w);
   IrExpr *hi = read_once(w, s->loop.hi, "end"), *step = read_once(w, s->loop.step, "step");
   bool down = step->op == EX_INT && step->i < 0;

@@ -58,6 +58,7 @@ struct CWriter {
 void cw_init(CWriter *w, Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const CDialect *dialect);
 
 /* ---- lines ---- */
+#define cw_fmt(w, ...) arena_printf((w)->arena, __VA_ARGS__) /* text for a piece of a line */
 void cw_line(CWriter *w, const char *fmt, ...) TL_PRINTF(2, 3);
 void cw_open(CWriter *w, const char *fmt, ...) TL_PRINTF(2, 3); /* the line, then " {" and one step deeper */
 void cw_scope(CWriter *w);                                      /* a bare "{" */

@@ -34,19 +34,9 @@ typedef struct {
 
 /* ---- small things -------------------------------------------------------------------------------------------- */
 
-static const char *fmt(CWriter *w, const char *f, ...) {
-  Text t;
-  va_list ap;
-  va_start(ap, f);
-  text_init(&t, w->arena);
-  text_vprintf(&t, f, ap);
-  va_end(ap);
-  return text_str(&t);
-}
-
 static const char *tensor_at(CWriter *w, const IrBuf *b, IrExpr *off) {
   if (ir_is_int(off, 0)) return w->buf_name[b->id];
-  return fmt(w, "%s[%s]", w->buf_name[b->id], cw_str(w, off));
+  return cw_fmt(w, "%s[%s]", w->buf_name[b->id], cw_str(w, off));
 }
 
 static const char *op_name(const IrStmt *s) { return op_info[s->op].name; }
@@ -84,7 +74,7 @@ static const char *operand(CWriter *w, const IrStmt *s, const IrVec *v, const Ca
   if (row && v->arg[a].pitch) off = cw_op(w, EX_ADD, off, cw_mul(w, row, v->arg[a].pitch));
   const char *t = tensor_at(w, b, off);
   if (c->tail <= TAIL_BINARY || dtype_size(b->type) == dtype_size(c->view)) return t;
-  return fmt(w, "%s.ReinterpretCast<%s>()", t, cw_element(w, c->view));
+  return cw_fmt(w, "%s.ReinterpretCast<%s>()", t, cw_element(w, c->view));
 }
 
 static int64_t rep_stride(const IrStmt *s, const IrVec *v, int a) {
@@ -95,7 +85,7 @@ static int64_t rep_stride(const IrStmt *s, const IrVec *v, int a) {
 static const char *strides(CWriter *w, const IrStmt *s, const IrVec *v, const Call *c) {
   Text t;
   text_init(&t, w->arena);
-  if (c->tail == TAIL_FILL) return fmt(w, "1, %lld", (long long)rep_stride(s, v, c->arg[0]));
+  if (c->tail == TAIL_FILL) return cw_fmt(w, "1, %lld", (long long)rep_stride(s, v, c->arg[0]));
   text_put(&t, "{");
   for (int i = 0; i < c->n; i++) text_printf(&t, "%s%d", i ? ", " : "", v->arg[c->arg[i]].block ? 0 : 1);
   for (int i = 0; i < c->n; i++) text_printf(&t, ", %lld", (long long)rep_stride(s, v, c->arg[i]));
@@ -122,12 +112,12 @@ static void rows_call(CWriter *w, const IrStmt *s, const IrVec *v, const Call *c
     IrVec near = *v;
     for (int i = 0; i < IR_VEC_ARGS; i++) near.arg[i].pitch = 0;
     const char *zero = strides(w, s, &near, &one);
-    put_call(w, s, v, c, r, fmt(w, "%s, 1, %s", mask, zero));
+    put_call(w, s, v, c, r, cw_fmt(w, "%s, 1, %s", mask, zero));
     cw_close(w);
     return;
   }
   if (ir_range(w->k, v->rows).hi <= w->arch->max_repeat) {
-    put_call(w, s, v, c, NULL, fmt(w, "%s, %s, %s", mask, cw_str(w, v->rows), st));
+    put_call(w, s, v, c, NULL, cw_fmt(w, "%s, %s, %s", mask, cw_str(w, v->rows), st));
     return;
   }
   IrExpr *r = cw_temp(w, DT_I32, "row"), *n = cw_temp(w, DT_I32, "repeats");
@@ -135,7 +125,7 @@ static void rows_call(CWriter *w, const IrStmt *s, const IrVec *v, const Call *c
   cw_open(w, "for (int32_t %s = 0; %s < %s; %s += 255)", rn, rn, cw_str(w, v->rows), rn);
   const char *left = cw_str(w, cw_op(w, EX_SUB, v->rows, r));
   cw_line(w, "const int32_t %s = %s < 255 ? %s : 255;", n->var->name, left, left);
-  put_call(w, s, v, c, r, fmt(w, "%s, %s, %s", mask, n->var->name, st));
+  put_call(w, s, v, c, r, cw_fmt(w, "%s, %s, %s", mask, n->var->name, st));
   cw_close(w);
 }
 
@@ -235,7 +225,7 @@ static void elem(CWriter *w, const IrStmt *s, const Spelling *sp) {
   for (int i = 0; i < n_in - scalar; i++) c.arg[c.n++] = i;
   c.tail = c.n == 3 ? TAIL_BINARY : TAIL_UNARY;
   if (scalar)
-    c.extra = fmt(w, ", %s", scalar_arg(w, s->args[n_in - 1].scalar, s->args[n_in].region.buf->type, sp->scalar_as));
+    c.extra = cw_fmt(w, ", %s", scalar_arg(w, s->args[n_in - 1].scalar, s->args[n_in].region.buf->type, sp->scalar_as));
   vector_call(w, s, &c);
 }
 
@@ -260,7 +250,7 @@ static void fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   }
   if (view != t) e = cw_repeated(w, e, view);
   c.view = view == DT_U64 ? DT_U32 : view;
-  c.extra = fmt(w, ", %s", cw_scalar(w, e, view));
+  c.extra = cw_fmt(w, ", %s", cw_scalar(w, e, view));
   vector_call(w, s, &c);
 }
 
@@ -313,7 +303,7 @@ static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (dst != src && cast_exact(dst, src)) mode = CAST_NONE;
   else if (mode == CAST_NONE) mode = CAST_RINT;
   Call c = {.api = sp->api, .arg = {1, 0}, .n = 2, .tail = TAIL_UNARY};
-  c.extra = fmt(w, ", RoundMode::%s", mode_name[mode]);
+  c.extra = cw_fmt(w, ", RoundMode::%s", mode_name[mode]);
   vector_call(w, s, &c);
 }
 
@@ -398,7 +388,7 @@ static const char *call_row_reduce(CWriter *w, void *user, IrExpr *from, const c
   IrExpr *so = cw_op(w, EX_ADD, c->v.arg[0].off, cw_mul(w, from, c->v.arg[0].pitch));
   IrExpr *d = cw_op(w, EX_ADD, c->v.arg[1].off, cw_mul(w, from, c->v.arg[1].pitch));
   bool place = c->s->op == OP_ROW_ARGMAX || c->s->op == OP_ROW_ARGMIN;
-  return fmt(w, "%s(%s, %s, %s, %s, 1, 1, %lld%s);", c->sp->api, tensor_at(w, dst, d), tensor_at(w, src, so),
+  return cw_fmt(w, "%s(%s, %s, %s, %s, 1, 1, %lld%s);", c->sp->api, tensor_at(w, dst, d), tensor_at(w, src, so),
              cw_str(w, c->v.cols), n, (long long)(c->v.arg[0].pitch * dtype_size(src->type) / 32),
              c->s->op == OP_ROW_SUM ? ""
              : place                ? ", ReduceOrder::ORDER_VALUE_INDEX"
@@ -410,7 +400,7 @@ static const char *call_brcb(CWriter *w, void *user, IrExpr *from, const char *n
   const IrBuf *src = c->s->args[0].region.buf, *dst = c->s->args[1].region.buf;
   IrExpr *so = cw_op(w, EX_ADD, c->v.arg[0].off, cw_mul(w, from, 8));
   IrExpr *d = cw_op(w, EX_ADD, c->v.arg[1].off, cw_mul(w, from, 8 * dtype_c0(dst->type)));
-  return fmt(w, "%s(%s, %s, %s, {1, 8});", c->sp->api, tensor_at(w, dst, d), tensor_at(w, src, so), n);
+  return cw_fmt(w, "%s(%s, %s, %s, {1, 8});", c->sp->api, tensor_at(w, dst, d), tensor_at(w, src, so), n);
 }
 
 static void row_call(CWriter *w, const IrStmt *s, const Spelling *sp) {
@@ -493,13 +483,13 @@ static void gm_ub(CWriter *w, const IrStmt *s, const Spelling *sp, bool load) {
   atomic_begin(w, s, t);
   const char *ub = tensor_at(w, reg[0]->buf, r[0].off), *gm = tensor_at(w, reg[1]->buf, r[1].off);
   const char *ug = ub_gap(w, &r[0], size), *gg = gm_gap(w, &r[1], size);
-  const char *params = fmt(w, "DataCopyExtParams(%s, %s, %s, %s, 0)", cw_str(w, r[0].rows),
+  const char *params = cw_fmt(w, "DataCopyExtParams(%s, %s, %s, %s, 0)", cw_str(w, r[0].rows),
                            cw_str(w, cw_mul(w, cols, size)), load ? gg : ug, load ? ug : gg);
   IrExpr *pad = load ? ir_attr(s, ATTR_PAD) : NULL;
   const char *fill = "";
   if (pad) { /* pad the last block: elements behind the row, up to 32 bytes */
     IrExpr *behind = cw_op(w, EX_SUB, cw_mul(w, cw_ceil_div(w, cols, 32 / size), 32 / size), cols);
-    fill = fmt(w, "true, 0, %s, %s", cw_str(w, behind), cw_str(w, pad));
+    fill = cw_fmt(w, "true, 0, %s, %s", cw_str(w, behind), cw_str(w, pad));
   }
   const char *type = cw_element(w, t);
   if (load) cw_line(w, "%s(%s, %s, %s, DataCopyPadExtParams<%s>(%s));", sp->api, ub, gm, params, type, fill);
@@ -571,7 +561,7 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = open_guard(w, rows, cols);
   const char *at = tensor_at(w, dst->buf, nz_offset(w, dst->buf, &b));
-  if (view != t) at = fmt(w, "%s.ReinterpretCast<%s>()", at, cw_element(w, view));
+  if (view != t) at = cw_fmt(w, "%s.ReinterpretCast<%s>()", at, cw_element(w, view));
   cw_line(w, "%s(%s, InitConstValueParams<%s>(%s, %s, %s, %s));", sp->scalar_api, at, cw_element(w, view),
           cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows),
           cw_str(w, cw_op(w, EX_SUB, cw_num(w, b.plane_rows), rows)), cw_scalar(w, e, view));
@@ -705,8 +695,8 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   /* m = 1 would switch the cube to vector-times-matrix, which reads the left operand in another layout. */
   const char *mt = m->op == EX_INT            ? (m->i == 1 ? "16" : cw_str(w, m))
                    : ir_range(w->k, m).lo > 1 ? cw_str(w, m)
-                                              : fmt(w, "(%s == 1 ? 16 : %s)", cw_str(w, m), cw_str(w, m));
-  const char *params = fmt(w, "MmadParams(%s, %s, %s, 0, false, %s)", mt, cw_str(w, n), cw_str(w, k),
+                                              : cw_fmt(w, "(%s == 1 ? 16 : %s)", cw_str(w, m), cw_str(w, m));
+  const char *params = cw_fmt(w, "MmadParams(%s, %s, %s, 0, false, %s)", mt, cw_str(w, n), cw_str(w, k),
                            init ? cw_str(w, ir_cast(w->k, DT_BOOL, init)) : "false");
   if (la.trans32) { /* its loads round k up to 16 */
     const char *p = cw_fresh(w, "params");
@@ -766,7 +756,7 @@ static void l0c_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
     return;
   }
   fixpipe(w, s, sp, tensor_at(w, dst->buf, nz_offset(w, dst->buf, &d)), &b, cw_round_up(w, b.cols, 16),
-          fmt(w, "%lld", (long long)d.plane_rows));
+          cw_fmt(w, "%lld", (long long)d.plane_rows));
 }
 
 static const Spelling spelling[OP_COUNT] = {
@@ -971,15 +961,15 @@ static const char *kernel_type(CWriter *w) {
 }
 
 static const char *param_name(CWriter *w, const CParam *p) {
-  if (p->p->buf) return fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
+  if (p->p->buf) return cw_fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
   DType t = p->p->var->type;
   bool converted = !p->is_size && (t == DT_F16 || t == DT_BF16 || t == DT_BOOL);
-  return fmt(w, "%s%s", w->var_name[p->p->var->id], converted ? "_in" : "");
+  return cw_fmt(w, "%s%s", w->var_name[p->p->var->id], converted ? "_in" : "");
 }
 
 static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
   for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", cw_launch_type(&p[i])),
+    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : cw_fmt(w, "%s ", cw_launch_type(&p[i])),
                 param_name(w, &p[i]));
 }
 
@@ -1000,7 +990,7 @@ static void kernel_tensors(CWriter *w, const CParam *p, int n) {
       }
     } else if (!p[i].is_size && strcmp(name, w->var_name[p[i].p->var->id])) {
       const IrVar *v = p[i].p->var;
-      const char *conv = v->type == DT_BF16 ? w->dialect->bf16_from_float : fmt(w, "(%s)", cw_type(v->type));
+      const char *conv = v->type == DT_BF16 ? w->dialect->bf16_from_float : cw_fmt(w, "(%s)", cw_type(v->type));
       if (v->type == DT_BF16) cw_use(w, HELP_BF16);
       cw_line(w, "const %s %s = %s(%s);", cw_type(v->type), w->var_name[v->id], conv, name);
     }
@@ -1133,7 +1123,7 @@ static void use_named(CWriter *w) {
   static const int ids[] = {HELP_FLOOR, HELP_CEIL, HELP_RINT, HELP_BF16};
   const char *text = text_str(&w->out);
   for (size_t i = 0; i < TL_COUNT(ids); i++)
-    if (strstr(text, fmt(w, "%s(", own_helpers[ids[i] - HELP_SHARED].name))) cw_use(w, ids[i]);
+    if (strstr(text, cw_fmt(w, "%s(", own_helpers[ids[i] - HELP_SHARED].name))) cw_use(w, ids[i]);
 }
 
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {

@@ -27,16 +27,6 @@ typedef struct {
   bool *gm_written; /* by buffer id */
 } Own;
 
-static const char *fmt(CWriter *w, const char *f, ...) {
-  Text t;
-  va_list ap;
-  va_start(ap, f);
-  text_init(&t, w->arena);
-  text_vprintf(&t, f, ap);
-  va_end(ap);
-  return text_str(&t);
-}
-
 static const char *op_name(const IrStmt *s) { return op_info[s->op].name; }
 bool pt_is_a5(const CWriter *w) { return !strcmp(w->arch->family, "a5"); }
 
@@ -51,18 +41,19 @@ static const char *tile_type(CWriter *w, const PtView *v) {
   long long r = v->rows, c = v->cols, vr = v->valid_r, vc = v->valid_c;
   switch (v->kind) {
   case VEC_ROWS:
-    return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld%s%s>", t, r, c, vr, vc,
+    return cw_fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld%s%s>", t, r, c, vr, vc,
                v->pad ? ", SLayout::NoneBox, TileConfig::fractalABSize, " : "", v->pad ? v->pad : "");
-  case VEC_COLUMN: return fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld>", t, r, c, vr, vc);
+  case VEC_COLUMN:
+    return cw_fmt(w, "Tile<TileType::Vec, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld>", t, r, c, vr, vc);
   case MAT:
-    return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld, SLayout::RowMajor>", t, r, c, vr,
-               vc);
+    return cw_fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::ColMajor, %lld, %lld, SLayout::RowMajor>", t, r, c,
+                  vr, vc);
   case MAT_TRANS:
-    return fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld, SLayout::ColMajor>", t, r, c, vr,
-               vc);
-  case LEFT: return fmt(w, "TileLeft%s<%s, %lld, %lld, %lld, %lld>", vr < 0 ? "Compact" : "", t, r, c, vr, vc);
-  case RIGHT: return fmt(w, "TileRight%s<%s, %lld, %lld, %lld, %lld>", vr < 0 ? "Compact" : "", t, r, c, vr, vc);
-  default: return fmt(w, "TileAcc<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
+    return cw_fmt(w, "Tile<TileType::Mat, %s, %lld, %lld, BLayout::RowMajor, %lld, %lld, SLayout::ColMajor>", t, r, c,
+                  vr, vc);
+  case LEFT: return cw_fmt(w, "TileLeft%s<%s, %lld, %lld, %lld, %lld>", vr < 0 ? "Compact" : "", t, r, c, vr, vc);
+  case RIGHT: return cw_fmt(w, "TileRight%s<%s, %lld, %lld, %lld, %lld>", vr < 0 ? "Compact" : "", t, r, c, vr, vc);
+  default: return cw_fmt(w, "TileAcc<%s, %lld, %lld, %lld, %lld>", t, r, c, vr, vc);
   }
 }
 
@@ -86,7 +77,7 @@ static const char *constant_tile(CWriter *w, PtView v) {
   }
   const char *base = w->buf_name[v.buf->id];
   v.name = base;
-  for (int i = 1; view_name_taken(own, v.name); i++) v.name = cw_fresh(w, fmt(w, "%s_%d", base, i));
+  for (int i = 1; view_name_taken(own, v.name); i++) v.name = cw_fresh(w, cw_fmt(w, "%s_%d", base, i));
   vec_push(w->arena, &own->views, v);
   return v.name;
 }
@@ -95,12 +86,12 @@ static const char *here_name(CWriter *w, const IrBuf *b) {
   Own *own = w->own;
   if (own->here_of != w->at) own->here.len = 0;
   own->here_of = w->at;
-  const char *base = cw_fresh(w, fmt(w, "%s_here", w->buf_name[b->id])), *name = base;
+  const char *base = cw_fresh(w, cw_fmt(w, "%s_here", w->buf_name[b->id])), *name = base;
   for (int n = 1;; n++) {
     bool taken = false;
     for (uint32_t i = 0; i < own->here.len; i++) taken |= !strcmp(own->here.data[i], name);
     if (!taken) break;
-    name = fmt(w, "%s_%d", base, n);
+    name = cw_fmt(w, "%s_%d", base, n);
   }
   vec_push(w->arena, &own->here, name);
   return name;
@@ -181,7 +172,7 @@ const char *pt_helper(CWriter *w, int id) {
 }
 
 const char *pt_ub(CWriter *w, const char *tile, DType t) {
-  return fmt(w, "%s<%s>(%s)", pt_helper(w, PT_UB), cw_element(w, t), tile);
+  return cw_fmt(w, "%s<%s>(%s)", pt_helper(w, PT_UB), cw_element(w, t), tile);
 }
 
 bool pt_has_intrinsics(CWriter *w, const IrStmt *s) {
@@ -194,17 +185,18 @@ bool pt_has_intrinsics(CWriter *w, const IrStmt *s) {
 /* A GM window: declares a GlobalTensor and returns its name. */
 static const char *gm_tile(CWriter *w, const IrBuf *b, const IrRows *r) {
   bool fixed = r->rows->op == EX_INT && r->cols->op == EX_INT, near = r->pitch->op == EX_INT;
-  const char *name = cw_fresh(w, fmt(w, "%s_window", w->buf_name[b->id]));
+  const char *name = cw_fresh(w, cw_fmt(w, "%s_window", w->buf_name[b->id]));
   Text args;
   text_init(&args, w->arena);
   text_put(&args, w->buf_name[b->id]);
   if (!ir_is_int(r->off, 0)) text_printf(&args, " + %s", cw_atom(w, r->off));
   const char *shape =
-      fixed ? fmt(w, "Shape<1, 1, 1, %s, %s>", cw_str(w, r->rows), cw_str(w, r->cols)) : "Shape<1, 1, 1, -1, -1>";
-  const char *stride = near ? fmt(w, "Stride<1, 1, 1, %s, 1>", cw_str(w, r->pitch)) : "Stride<1, 1, 1, -1, 1>";
+      fixed ? cw_fmt(w, "Shape<1, 1, 1, %s, %s>", cw_str(w, r->rows), cw_str(w, r->cols)) : "Shape<1, 1, 1, -1, -1>";
+  const char *stride = near ? cw_fmt(w, "Stride<1, 1, 1, %s, 1>", cw_str(w, r->pitch)) : "Stride<1, 1, 1, -1, 1>";
   if (!fixed || !near)
     text_printf(&args, ", %s",
-                fixed ? fmt(w, "%s()", shape) : fmt(w, "%s(%s, %s)", shape, cw_str(w, r->rows), cw_str(w, r->cols)));
+                fixed ? cw_fmt(w, "%s()", shape)
+                      : cw_fmt(w, "%s(%s, %s)", shape, cw_str(w, r->rows), cw_str(w, r->cols)));
   if (!near) text_printf(&args, ", %s(%s)", stride, cw_str(w, r->pitch));
   cw_line(w, "GlobalTensor<%s, %s, %s> %s(%s);", cw_element(w, b->type), shape, stride, name, text_str(&args));
   return name;
@@ -359,9 +351,9 @@ static const char *pad_value(CWriter *w, const IrExpr *e) {
   if ((e->op == EX_INT && e->i == 0) || (e->op == EX_FLOAT && e->f == 0)) return "PadValue::Zero";
   if (dtype_size(e->type) > 4) return NULL;
   if (e->op == EX_FLOAT && e->type == DT_BF16) /* there is no constant of this dtype: its bits */
-    return fmt(w, "PadValueCustom16(0x%llx)", (unsigned long long)cw_repeated(w, (IrExpr *)e, DT_U16)->i);
-  if (e->op == EX_INT) return fmt(w, "PadValueCustom((%s)%lld)", cw_element(w, e->type), (long long)e->i);
-  return e->op == EX_FLOAT ? fmt(w, "PadValueCustom(%s)", cw_str(w, e)) : NULL;
+    return cw_fmt(w, "PadValueCustom16(0x%llx)", (unsigned long long)cw_repeated(w, (IrExpr *)e, DT_U16)->i);
+  if (e->op == EX_INT) return cw_fmt(w, "PadValueCustom((%s)%lld)", cw_element(w, e->type), (long long)e->i);
+  return e->op == EX_FLOAT ? cw_fmt(w, "PadValueCustom(%s)", cw_str(w, e)) : NULL;
 }
 
 static void gm_ub(CWriter *w, const IrStmt *s, const PtSpelling *sp, bool in) {
@@ -556,8 +548,8 @@ static void mmad(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const char *at = l0_tile(w, s, A, &a), *bt = at ? l0_tile(w, s, B, &b) : NULL;
   if (at && bt) {
     const char *ct = acc_tile(w, C, &c, a.rows, b.cols);
-    const char *first = fmt(w, "%s(%s, %s, %s);", sp->tile_api, ct, at, bt);
-    const char *more = fmt(w, "%s_ACC(%s, %s, %s, %s);", sp->tile_api, ct, ct, at, bt);
+    const char *first = cw_fmt(w, "%s(%s, %s, %s);", sp->tile_api, ct, at, bt);
+    const char *more = cw_fmt(w, "%s_ACC(%s, %s, %s, %s);", sp->tile_api, ct, ct, at, bt);
     IrExpr *init = ir_attr(s, ATTR_INIT);
     if (init) init = ir_cast(w->k, DT_BOOL, init);
     if (init && init->op != EX_INT) {
@@ -622,7 +614,7 @@ static void l0c_to_l1(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   PtView v = {.buf = dst->buf, .kind = MAT, .rows = d.plane_rows, .cols = d.plane_cols};
   const char *to = pt_tile(w, v, d.plane, cw_num(w, v.rows), cw_num(w, v.cols));
   const char *relu = ir_attr(s, ATTR_RELU)
-                         ? fmt(w, "<decltype(%s), decltype(%s), ReluPreMode::NormalRelu>", to, from) : "";
+                         ? cw_fmt(w, "<decltype(%s), decltype(%s), ReluPreMode::NormalRelu>", to, from) : "";
   cw_line(w, "%s%s(%s, %s, %s, %s);", sp->tile_api, relu, to, from, cw_str(w, d.r), cw_str(w, d.c));
   if (guarded) cw_close(w);
   if (scope) cw_close(w);
@@ -702,8 +694,8 @@ static void store(CWriter *w, const IrStmt *s) {
 /* ---- synchronisation -------------------------------------------------------------------------------------------- */
 
 static const char *event(CWriter *w, const IrExpr *id) {
-  if (id->op == EX_INT && id->i >= 0 && id->i < 8) return fmt(w, "EVENT_ID%lld", (long long)id->i);
-  return fmt(w, "(event_t)%s", cw_atom(w, id));
+  if (id->op == EX_INT && id->i >= 0 && id->i < 8) return cw_fmt(w, "EVENT_ID%lld", (long long)id->i);
+  return cw_fmt(w, "(event_t)%s", cw_atom(w, id));
 }
 
 static bool is_sync_all(const IrStmt *s, void *user) {
@@ -834,15 +826,15 @@ static bool find_writes(const IrStmt *s, void *user) {
 }
 
 static const char *param_name(CWriter *w, const CParam *p) {
-  if (p->p->buf) return fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
+  if (p->p->buf) return cw_fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
   DType t = p->p->var->type;
   bool converted = !p->is_size && (t == DT_F16 || t == DT_BF16 || t == DT_BOOL);
-  return fmt(w, "%s%s", w->var_name[p->p->var->id], converted ? "_in" : "");
+  return cw_fmt(w, "%s%s", w->var_name[p->p->var->id], converted ? "_in" : "");
 }
 
 static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
   for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : fmt(w, "%s ", cw_launch_type(&p[i])),
+    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : cw_fmt(w, "%s ", cw_launch_type(&p[i])),
                 param_name(w, &p[i]));
 }
 
@@ -868,7 +860,7 @@ static void kernel_head(CWriter *w, const CParam *p, int n) {
       const IrVar *v = p[i].p->var;
       bool bf16 = v->type == DT_BF16;
       cw_line(w, "const %s %s = %s(%s);", cw_type(v->type), w->var_name[v->id],
-              bf16 ? w->dialect->bf16_from_float : fmt(w, "(%s)", cw_type(v->type)), name);
+              bf16 ? w->dialect->bf16_from_float : cw_fmt(w, "(%s)", cw_type(v->type)), name);
     }
   }
   const char *block = cw_fresh(w, "block");
@@ -968,7 +960,7 @@ static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *
   cw_block(&w, &k->body);
   cw_close(&w);
   for (int i = 0; i < (int)TL_COUNT(own_helpers); i++) /* the shared writer names some of them in expressions */
-    if (strstr(text_str(&w.out), fmt(&w, "%s(", own_helpers[i].name))) cw_use(&w, HELP_SHARED + i);
+    if (strstr(text_str(&w.out), cw_fmt(&w, "%s(", own_helpers[i].name))) cw_use(&w, HELP_SHARED + i);
   cw_header(&w, out, "#include <cstdint>\n#include <pto/pto-inst.hpp>\nusing namespace pto;\n");
   cw_put_helpers(&w, out, own_helpers, (int)TL_COUNT(own_helpers));
   text_put(out, "\n");

@@ -5,16 +5,6 @@
  * prelude_pto.def where it needs a mask or a loop. The 950 has other instructions: there such a form is refused. */
 #include "pto.h"
 
-static const char *str(CWriter *w, const char *f, ...) {
-  Text t;
-  va_list ap;
-  va_start(ap, f);
-  text_init(&t, w->arena);
-  text_vprintf(&t, f, ap);
-  va_end(ap);
-  return text_str(&t);
-}
-
 static DType bits_of(DType t) { return dtype_size(t) == 2 ? DT_U16 : DT_U32; }
 
 /* ---- rows whose operands repeat ---------------------------------------------------------------------------------- */
@@ -60,7 +50,7 @@ void pt_rows_call(CWriter *w, const PtCall *c, const PtSpelling *sp, const char 
     row = cw_temp(w, DT_I32, "row");
     const char *r = row->var->name;
     cw_open(w, "for (int32_t %s = 0; %s < %s; %s += %d)", r, r, count, r, far ? 1 : 255);
-    count = far ? "1" : str(w, "(%s < 255 ? %s : 255)", cw_str(w, cw_op(w, EX_SUB, rows, row)),
+    count = far ? "1" : cw_fmt(w, "(%s < 255 ? %s : 255)", cw_str(w, cw_op(w, EX_SUB, rows, row)),
                             cw_str(w, cw_op(w, EX_SUB, rows, row)));
   }
   Text t2;
@@ -87,7 +77,7 @@ bool pt_spread(CWriter *w, const PtCall *c, const PtSpelling *sp) {
   IrExpr *one = cw_num(w, 1), *rows = c->v.rows, *cols = c->v.cols;
   const char *from = pt_rows(w, src, c->v.arg[0].off, block ? rows : one, block ? one : cols, c->v.arg[0].pitch);
   if (out == 2)
-    second = str(w, ", %s", pt_rows(w, s->args[1].region.buf, c->v.arg[1].off, rows, cols, c->v.arg[1].pitch));
+    second = cw_fmt(w, ", %s", pt_rows(w, s->args[1].region.buf, c->v.arg[1].off, rows, cols, c->v.arg[1].pitch));
   cw_line(w, "%s(%s, %s);", block ? "TROWEXPAND" : "TCOLEXPAND", to, from);
   if (s->op != OP_MOVE) cw_line(w, "%s(%s, %s%s);", sp->tile_api, to, to, second);
   return true;
@@ -435,12 +425,12 @@ void pt_row_reduce(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
       row = cw_temp(w, DT_I32, "row");
       const char *r = row->var->name, *left = cw_str(w, cw_op(w, EX_SUB, rows, row));
       cw_open(w, "for (int32_t %s = 0; %s < %s; %s += 255)", r, r, count, r);
-      count = str(w, "(%s < 255 ? %s : 255)", left, left);
+      count = cw_fmt(w, "(%s < 255 ? %s : 255)", left, left);
     }
     const char *pt = pt_ub(w, to, dst->type), *ps = pt_ub(w, from, src->type);
     if (row) {
-      pt = str(w, "%s + %s", pt, cw_str(w, cw_mul(w, row, c.v.arg[1].pitch)));
-      ps = str(w, "%s + %s", ps, cw_str(w, cw_mul(w, row, c.v.arg[0].pitch)));
+      pt = cw_fmt(w, "%s + %s", pt, cw_str(w, cw_mul(w, row, c.v.arg[1].pitch)));
+      ps = cw_fmt(w, "%s + %s", ps, cw_str(w, cw_mul(w, row, c.v.arg[0].pitch)));
     }
     cw_line(w, "%s(%s, %s, %s, 1, 1, %lld%s);", sp->instr, pt, ps, count, (long long)step,
             s->op == OP_ROW_SUM ? "" : place ? ", VALUE_INDEX" : ", ONLY_VALUE");
