@@ -73,8 +73,7 @@ def build(kernel, fresh=False):
     with kernel._lock:
         program.diags_clear()
         made = program.build(kernel.target, fresh or not cache.enabled())
-        found = from_core(json.loads(program.diags_json()), kernel.traced.builder.paths)
-        program.diags_clear()
+        found = kernel.findings(program)
     if made is None:
         raise _error_of(found)
     return made[0], made[2]
@@ -134,9 +133,7 @@ class Launcher:
                 program = kernel._need("launching")
                 loaded = _core.Loaded(program, runtime(), self.library)
                 if not loaded.ok():
-                    found = from_core(json.loads(program.diags_json()), kernel.traced.builder.paths)
-                    program.diags_clear()
-                    raise DeviceError(found)
+                    raise DeviceError(kernel.findings(program))
                 kernel.times["build"] = time.perf_counter() - began
                 self.loaded = loaded
         return self.loaded

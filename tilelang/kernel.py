@@ -84,6 +84,12 @@ class Given(dict):
         self.unused, self.back = [], []
 
 
+def _warn_of(found):
+    for d in found:
+        if d.severity == "warning":
+            warn(d.text, int(d.code[2:]), (d.file, d.line, d.col), d.fix, d.other)
+
+
 class Param:
     """One parameter as the caller sees it."""
 
@@ -253,15 +259,19 @@ class Kernel(Debugging):
         ok = ok and p.lower(keep_text=keep_text, **self._lower_options())
         if not keep_text:
             self.times.update(load=loaded - began, lower=time.perf_counter() - loaded)
-            found = from_core(json.loads(p.diags_json()), builder.paths, builder.where)
+            found = self.findings(p)
             if not ok:
                 raise CompileError([d for d in found if d.severity != "note"] or found)
-            for d in found:
-                if d.severity == "warning":
-                    warn(d.text, int(d.code[2:]), (d.file, d.line, d.col), d.fix, d.other)
+            _warn_of(found)
             self.diagnostics += found
-            p.diags_clear()
         return p
+
+    def findings(self, program):
+        """What the core found in a program of this kernel, as Diagnostics; the core then forgets it."""
+        builder = self.traced.builder
+        found = from_core(json.loads(program.diags_json()), builder.paths, builder.where)
+        program.diags_clear()
+        return found
 
     def _need(self, what):
         if self._program is None:
@@ -338,10 +348,7 @@ class Kernel(Debugging):
                 program.diags_clear()
                 text = program.emit(target)
                 if text is None:
-                    builder = self.traced.builder
-                    found = from_core(json.loads(program.diags_json()), builder.paths, builder.where)
-                    program.diags_clear()
-                    raise CompileError(found)
+                    raise CompileError(self.findings(program))
             self.times["emit"] = time.perf_counter() - began
             self._sources[target] = text
         return "\n".join([self._sources[target], *(k.get_kernel_source(target) for k in self.rest)])
@@ -536,8 +543,7 @@ class Kernel(Debugging):
         with self._lock:
             program.diags_clear()
             ok = program.export(target, os.fspath(directory))
-            found = from_core(json.loads(program.diags_json()), self.traced.builder.paths)
-            program.diags_clear()
+            found = self.findings(program)
         if not ok:
             raise CompileError(found)
         return directory
@@ -614,17 +620,14 @@ class Kernel(Debugging):
             ok, result = program.sim(args, checks=bool(self.checks), threads=self.threads)
             self.times["run"] = time.perf_counter() - began
             self.last_run = result
-            found = from_core(json.loads(program.diags_json()), self.traced.builder.paths, self.traced.builder.where)
-            program.diags_clear()
+            found = self.findings(program)
             printed = result["printed"] = program.printed()
         for p in printed:
             p["file"] = self.traced.builder.paths.get(p["file"], p["file"])
             show_print(p["file"], p["line"], p["where"], p["text"])
         if not ok:
             raise KernelFault(found)
-        for d in found:
-            if d.severity == "warning":
-                warn(d.text, int(d.code[2:]), (d.file, d.line, d.col), d.fix, d.other)
+        _warn_of(found)
 
     def __repr__(self):
         return f"<kernel {self.name}({', '.join(repr(p) for p in self.params)}) for {self.device}>"

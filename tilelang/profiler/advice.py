@@ -67,7 +67,7 @@ def _where(s):
 
 def _scalar(p):
     for side in ("cube", "vector"):
-        ran = sum(c["end_us"] - c["start_us"] for c in p.cores if c["kind"] == side)
+        ran = p.core_us(side)
         mine = [s for s in p.statements if s["side"] == side and s["pipe"] == "s"]
         busy = sum(s["busy_us"] for s in mine)
         worst = _dearest(mine)
@@ -83,7 +83,7 @@ def _small_products(p):
     busy = sum(s["busy_us"] for s in mmads)
     least = sum(s["least_us"] for s in mmads)
     worst = _dearest(mmads, lambda s: s["busy_us"] - s["least_us"])
-    ran = sum(c["end_us"] - c["start_us"] for c in p.cores if c["kind"] == "cube")
+    ran = p.core_us("cube")
     if mmads and busy > 1.15 * least:
         yield p.us * (busy - least) / ran, (
             f"the cube is busy {busy:.1f} us for products that need {least:.1f} at its full rate: extents that are no "
@@ -96,7 +96,7 @@ def _short_rows(p):
         rows = s.get("gm_rows", 0)
         if not rows or s["gm_bytes"] / rows >= SHORT_ROW or not s["gm_bytes"]:
             continue
-        cores = sum(c["end_us"] - c["start_us"] for c in p.cores if c["kind"] == s["side"])
+        cores = p.core_us(s["side"])
         yield (
             p.us * s["busy_us"] / cores / 2 if cores else 0.0,
             (
@@ -132,7 +132,7 @@ def _one_waits(p):
     waits = [s for s in p.statements if s["idle_us"]]
     worst = _dearest(waits, lambda s: sum(s["idle_us"].values()))
     if worst:
-        cores = sum(c["end_us"] - c["start_us"] for c in p.cores if c["kind"] == worst["side"])
+        cores = p.core_us(worst["side"])
         wait = sum(worst["idle_us"].values())
         if cores and wait > 0.3 * cores:
             yield (

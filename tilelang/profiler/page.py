@@ -150,12 +150,11 @@ def _escape(text):
 
 def write_page(profile, path):
     """Writes the page to `path` and returns it."""
-    seen = {(core, pipe) for core, _, pipe, _, _, _ in profile.events}
     data = {
         "us": profile.us,
         "order": PIPE_ORDER,
         "cores": [
-            {"name": f"{c['kind']} {c['number']}", "pipes": [p for p in PIPE_ORDER if (n, p) in seen]}
+            {"name": f"{c['kind']} {c['number']}", "pipes": [p for p in PIPE_ORDER if (n, p) in profile.lanes]}
             for n, c in enumerate(profile.cores)
         ],
         "statements": [[f"{s['file']}:{s['line']}", s["text"]] for s in profile.statements],

@@ -10,7 +10,7 @@ import json
 import linecache
 import re
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, KernelFault
 from ..frontend.expr import evaluate
 from ..kernel import lowered
 
@@ -133,14 +133,11 @@ class Profile:
 
     def _run(self, program=None, full=True, **options):
         """(result, JSON of the run). Errors of the run are raised like those of a call."""
-        from ..errors import KernelFault, from_core
-
         program = program or self._program
         with self.kernel._lock:
             program.diags_clear()
             ok, result = program.time(self._values, **options)
-            found = from_core(json.loads(program.diags_json()), self.kernel.traced.builder.paths)
-            program.diags_clear()
+            found = self.kernel.findings(program)
             if not ok:
                 raise KernelFault(found)
             return result, json.loads(program.time_json()) if full else None
@@ -183,14 +180,21 @@ class Profile:
         self._run(full=False, timeline=True)
         return self._program.time_events()
 
+    def core_us(self, side):
+        """What the cores of a side ("cube", "vector") ran, summed."""
+        return sum(c["end_us"] - c["start_us"] for c in self.cores if c["kind"] == side)
+
+    @functools.cached_property
+    def lanes(self):
+        """{(core, pipe)} on which something ran."""
+        return {(core, pipe) for core, _, pipe, _, _, _ in self.events}
+
     # ---- where the time goes ------------------------------------------------------------------------------------
 
     @functools.cached_property
     def lines(self):
         found = {}
-        span = {"cube": 0.0, "vector": 0.0}
-        for c in self.cores:
-            span[c["kind"]] += c["end_us"] - c["start_us"]
+        span = {side: self.core_us(side) for side in ("cube", "vector")}
         for s in self.statements:
             key = (s["file"], s["line"])
             line = found.setdefault(key, Line(*key))

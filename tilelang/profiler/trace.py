@@ -12,12 +12,11 @@ def trace_events(profile):
     """The list of trace events of a profile."""
     out = []
     events = profile.events
-    seen = {(core, pipe) for core, _, pipe, _, _, _ in events}
     for n, core in enumerate(profile.cores):
         out.append(_meta("process_name", n, 0, f"{core['kind']} core {core['number']}"))
         out.append({"ph": "M", "name": "process_sort_index", "pid": n, "tid": 0, "args": {"sort_index": n}})
         for t, pipe in enumerate(PIPE_ORDER):
-            if (n, pipe) in seen:
+            if (n, pipe) in profile.lanes:
                 out.append(_meta("thread_name", n, t, pipe.upper()))
                 out.append({"ph": "M", "name": "thread_sort_index", "pid": n, "tid": t, "args": {"sort_index": t}})
     for i, (core, statement, pipe, start, end, cause) in enumerate(events):

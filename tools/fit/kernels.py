@@ -36,62 +36,45 @@ def kernel(params, grid, chip, side, allocs, body, vid=False):
     return HEAD + head + allocs + body.text() + "\n}\n"
 
 
+def _copies(chip, side, tile, copy, cores, m, n, tile_m, tile_n, repeat, split, whole, stagger):
+    """Tiles of a tensor to one buffer by all cores of a side; `copy`: the op, and how its target begins."""
+    b = Body()
+    b.open(side)
+    part = n // split if split > 1 else n
+    own = m if whole else m // cores
+    b.open(f"for %s in 0..{split}")
+    b.open(f"for %r in 0..{repeat}")
+    b.open(f"for %i in 0..{own // tile_m}")
+    if whole:
+        pick = f"(%i // {cores} * {cores} + (%i + %b) % {cores})" if stagger else "%i"
+        b(f"let %row: i32 = {pick} * {tile_m}")
+    else:
+        b(f"let %row: i32 = %b * {own} + %i * {tile_m}")
+    b.open(f"for %j in 0..{-(-part // tile_n)}")
+    b(f"let %col: i32 = %s * {part} + %j * {tile_n}")
+    cols = f"min({tile_n}, {n} - %col)" if part % tile_n else f"{tile_n}"
+    b(f"{copy[0]} %A[%row +: {tile_m}, %col +: {cols}] -> {copy[1]}0 +: {tile_m}, 0 +: {cols}]")
+    for _ in range(4):
+        b.close()
+    b.close()
+    return kernel([f"%A: gm f16[{m}, {n}]"], f"%b: {cores}", chip, side, [tile], b), [(m, n)]
+
+
 def copy_ub(chip, cores, m, n, tile_m, tile_n, repeat=1, split=1, whole=False, stagger=False):
     """GM to UB by all vector cores, rows shared out (whole: every core reads all, `stagger`: from another start).
 
     split: columns in that many parts, each read `repeat` times before the next.
     """
-    b = Body()
-    b.open("vector")
-    row_bytes = -(-tile_n * 2 // 32) * 32
-    ub = f"%u: ub f16[1, {tile_m}, {row_bytes // 2}] at 0"
-    part = n // split if split > 1 else n
-    own = m if whole else m // cores
-    b.open(f"for %s in 0..{split}")
-    b.open(f"for %r in 0..{repeat}")
-    if whole:
-        blocks = m // tile_m
-        b.open(f"for %i in 0..{blocks}")
-        pick = f"(%i // {cores} * {cores} + (%i + %b) % {cores})" if stagger else "%i"
-        b(f"let %row: i32 = {pick} * {tile_m}")
-    else:
-        b.open(f"for %i in 0..{own // tile_m}")
-        b(f"let %row: i32 = %b * {own} + %i * {tile_m}")
-    b.open(f"for %j in 0..{-(-part // tile_n)}")
-    b(f"let %col: i32 = %s * {part} + %j * {tile_n}")
-    cols = f"min({tile_n}, {n} - %col)" if part % tile_n else f"{tile_n}"
-    b(f"gm_to_ub %A[%row +: {tile_m}, %col +: {cols}] -> %u[0, 0 +: {tile_m}, 0 +: {cols}]")
-    for _ in range(4):
-        b.close()
-    b.close()
-    return kernel([f"%A: gm f16[{m}, {n}]"], f"%b: {cores}", chip, "vector", [ub], b), [(m, n)]
+    tile = f"%u: ub f16[1, {tile_m}, {-(-tile_n * 2 // 32) * 16}] at 0"
+    copy = ("gm_to_ub", "%u[0, ")
+    return _copies(chip, "vector", tile, copy, cores, m, n, tile_m, tile_n, repeat, split, whole, stagger)
 
 
 def copy_l1(chip, cores, m, n, tile_m, tile_n, repeat=1, split=1, whole=False, stagger=False):
     """GM to L1 (ND2NZ) by all cube cores; arguments as copy_ub."""
-    b = Body()
-    b.open("cube")
-    cols_there = -(-tile_n // 16) * 16
-    part = n // split if split > 1 else n
-    own = m if whole else m // cores
-    b.open(f"for %s in 0..{split}")
-    b.open(f"for %r in 0..{repeat}")
-    if whole:
-        b.open(f"for %i in 0..{m // tile_m}")
-        pick = f"(%i // {cores} * {cores} + (%i + %b) % {cores})" if stagger else "%i"
-        b(f"let %row: i32 = {pick} * {tile_m}")
-    else:
-        b.open(f"for %i in 0..{own // tile_m}")
-        b(f"let %row: i32 = %b * {own} + %i * {tile_m}")
-    b.open(f"for %j in 0..{-(-part // tile_n)}")
-    b(f"let %col: i32 = %s * {part} + %j * {tile_n}")
-    cols = f"min({tile_n}, {n} - %col)" if part % tile_n else f"{tile_n}"
-    b(f"gm_to_l1 %A[%row +: {tile_m}, %col +: {cols}] -> %t[0 +: {tile_m}, 0 +: {cols}]")
-    for _ in range(4):
-        b.close()
-    b.close()
-    tile = f"%t: l1 f16[{tile_m}, {cols_there}] nz at 0"
-    return kernel([f"%A: gm f16[{m}, {n}]"], f"%b: {cores}", chip, "cube", [tile], b), [(m, n)]
+    tile = f"%t: l1 f16[{tile_m}, {-(-tile_n // 16) * 16}] nz at 0"
+    copy = ("gm_to_l1", "%t[")
+    return _copies(chip, "cube", tile, copy, cores, m, n, tile_m, tile_n, repeat, split, whole, stagger)
 
 
 def add(chip, cores, m, n, length, double, serial=False, conflict_free=False):
