@@ -799,6 +799,7 @@ class Buffer(_Tile):
 
     @property
     def data(self):
+        """The tensor itself: `T.Tensor(shape, dtype, x.data)` is x in another shape."""
         return self
 
     def scope(self):
