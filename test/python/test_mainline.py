@@ -21,6 +21,7 @@ def atomics(X, O, P, S, block):
     P: T.Tensor((M, N), "float32")
     S: T.Tensor((1,), "float32")
     with T.Kernel(T.ceildiv(M, block), 3) as (bx, by):
+        T.use_swizzle(panel_size=10)
         x = T.alloc_fragment((block, N), "float32")
         T.copy(X[bx * block, 0], x)
         for i, j in T.Parallel(block, N):
