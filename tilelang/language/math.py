@@ -239,8 +239,8 @@ _SWIZZLE = ("M", "N", "K", "block_M", "block_N")
 
 
 def use_swizzle(*args, panel_size=None, order="row", enable=True, off=1, dir=0, **sizes):
-    """Order of the blocks. use_swizzle(panel_size) is a hint; use_swizzle(cid, M, N, K, block_M, block_N, off, dir) returns
-    the new block index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
+    """Order of the blocks. use_swizzle(panel_size) is a hint; use_swizzle(cid, M, N, K, block_M, block_N, off, dir)
+    returns the new block index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
     args = (panel_size,) if panel_size is not None and not args else args
     for name in sizes:
         if name not in _SWIZZLE:
