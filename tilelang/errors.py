@@ -295,6 +295,9 @@ class explained:
         user, callee, inside = None, None, False
         while tb is not None:
             code = tb.tb_frame.f_code
+            if code.co_name == "wrapped_statement":  # of frontend/builder.py
+                tb = tb.tb_next
+                continue
             was, inside = inside, code.co_filename.startswith(_PACKAGE)
             user = user if inside else (tb.tb_frame, tb.tb_lineno)
             callee = callee if inside and was and callee else code.co_name if inside and user else None

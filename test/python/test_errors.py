@@ -466,3 +466,21 @@ def test_an_argument_of_a_strange_kind_is_the_users_error(call, tmp_path):
     with pytest.raises(CompileError) as e:
         exec(compile(path.read_text(), str(path), "exec"), {})
     assert e.value.diagnostics[0].line == 5
+
+
+def test_one_run_shows_every_wrong_call():
+    def make():
+        @T.prim_func
+        def f(X: T.Tensor((64, 64), "float32"), Y: T.Tensor((64, 64), "float32")):
+            with T.Kernel(1) as bx:
+                x = T.alloc_ub((64, 64), "float32")
+                T.copy(X, x, sideways=True)
+                T.tile.add(x, x)
+                T.copy(x, Y[0:32, :])
+                T.fill(x, x)
+                T.tile.exq(x, x)
+                T.fill(x, "never seen")
+
+    found = error_of(make).errors
+    assert [d.code for d in found] == ["TL1004", "TL1004", "TL0501", "TL1004", "TL1001"]
+    assert [d.line - found[0].line for d in found] == [0, 1, 2, 3, 4]

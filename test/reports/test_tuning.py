@@ -30,6 +30,18 @@ def elementwise(configs, **options):
     return make
 
 
+def test_R123_R124_the_ranking_is_stable_and_is_the_profilers(rng):
+    from tilelang.profiler import do_bench
+
+    runs = [elementwise([{"block": b} for b in (8, 16, 32)])(32) for _ in range(3)]
+    results = [[(t["config"], t["latency"]) for t in r.get_tuner_result()["tried"]] for r in runs]
+    assert results[0] == results[1] == results[2]
+    x = rng.standard_normal((32, 32), np.float32)
+    with pytest.warns(TileLangWarning, match="TL1025"):
+        found = do_bench(lambda: runs[0](x))
+    assert found == runs[0].get_tuner_result()["latency"] == min(t for _, t in results[0])
+
+
 def test_R125_R127_R130_one_reason_for_each_configuration():
     blocks = [{"block": b} for b in (512, 1024, 0)]
     with pytest.raises(ArgumentError) as e:

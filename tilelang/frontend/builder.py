@@ -5,10 +5,11 @@ was made. Every statement takes the line of the innermost frame outside this pac
 """
 
 import copy
+import functools
 import os
 import threading
 
-from ..errors import CompileError, Diagnostic, fail, here
+from ..errors import CompileError, Diagnostic, UnknownNameError, fail, here
 from ..language.dtypes import int32
 from .expr import (
     Buffer,
@@ -59,6 +60,29 @@ def active():
     return getattr(_local, "builder", None)
 
 
+_MOST_ERRORS = 20
+
+
+def statements(space, names):
+    """Makes functions of `space` that stand for statements go on after an error: one run shows every wrong call."""
+    for name in names:
+        space[name] = _statement(space[name])
+
+
+def _statement(fn):
+    @functools.wraps(fn)
+    def wrapped_statement(*args, **kwargs):
+        try:
+            return fn(*args, **kwargs)
+        except CompileError as e:
+            b = active()
+            if type(e) is not CompileError or b is None or b.live or len(b.errors) >= _MOST_ERRORS:
+                raise
+            b.errors += e.diagnostics
+
+    return wrapped_statement
+
+
 class Builder:
     live = False  # True: statements are executed as they are emitted (debug/live.py)
     running = False  # and those of this place are, not collected for a T.Parallel
@@ -90,8 +114,12 @@ class Builder:
         _local.builder = self
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, kind, error, tb):
         _local.builder = self.before
+        if type(error) in (CompileError, UnknownNameError):  # what was found before belongs to it
+            before = [d for d in self.errors if d not in error.diagnostics]
+            if before:
+                raise CompileError(before + error.diagnostics) from None
 
     def next_launch(self):
         """A further T.Kernel: what was collected so far is a launch of its own, which ends before this one begins."""

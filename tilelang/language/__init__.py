@@ -3,6 +3,7 @@
 from ..errors import UnknownNameError as _UnknownNameError
 from ..errors import fail as _fail
 from ..errors import nearest as _nearest
+from ..frontend.builder import statements as _statements
 from ..frontend.trace import Macro, PrimFunc, macro, prim_func
 from ..frontend.trace import StridedTensorType as StridedTensor
 from ..frontend.trace import TensorType as Tensor
@@ -133,6 +134,13 @@ from .ops import (
 from .reducer import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, wait_cross_flag, wait_flag
 from .views import reinterpretcast, reshape, view
+
+_statements(
+    globals(),
+    "copy gemm gemm_v0 mma fill clear reduce_sum reduce_max reduce_min reduce_abssum reduce_absmax reduce_bitand "
+    "reduce_bitor reduce_bitxor cumsum cummax transpose set_flag wait_flag pipe_barrier barrier_all set_cross_flag "
+    "wait_cross_flag sync_all annotate_address".split(),
+)
 
 Buffer = Tensor
 inline = macro

@@ -5,7 +5,7 @@ that every op named here exists.
 """
 
 from ..errors import UnknownNameError, fail, nearest, warn
-from ..frontend.builder import current
+from ..frontend.builder import current, statements
 from ..frontend.expr import Buffer, Element, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
 from .dtypes import int32
 from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element  # noqa: F401 - part of T.tile
@@ -268,7 +268,7 @@ def __getattr__(name):
     fail(
         1001,
         f"T.tile has no '{name}'",
-        fix=f"did you mean T.tile.{near}?" if near else "docs/language.md lists the operations",
+        fix=f"did you mean T.tile.{near}?" if near else "docs/ops.md lists the operations",
         kind=UnknownNameError,
     )
 
@@ -293,3 +293,5 @@ __all__ = [
     "atomic_add",
     *_moved.__all__,
 ]
+
+statements(globals(), [n for n in __all__ if n != "atomic_add"])
