@@ -362,10 +362,10 @@ static Extents drop_ones(Extents x) {
   return y;
 }
 
-static Extents without(Extents x, int axis) {
+static Extents without(const IrRegion *r, int axis) {
   Extents y = {.n = 0};
-  for (int i = 0; i < x.n; i++)
-    if (i != axis) y.e[y.n++] = x.e[i];
+  for (int i = 0; i < r->buf->rank; i++)
+    if (i != axis) y.e[y.n++] = r->ext[i];
   return y;
 }
 
@@ -469,8 +469,8 @@ static void check_axis(Verifier *v, const IrStmt *s) {
     diag_fix(v->d, g, "use 0 to %d", big->buf->rank - 1);
     return;
   }
-  if (same_extents(v, drop_ones(without(extents(big), (int)axis)), drop_ones(extents(small)))) return;
-  Extents want = without(extents(big), (int)axis);
+  if (same_extents(v, drop_ones(without(big, (int)axis)), drop_ones(extents(small)))) return;
+  Extents want = without(big, (int)axis);
   Diag *g = bad(v, AXIS_SHAPE, "'%s' along axis %lld from %s to %s: the extents do not agree", oname(s), ll(axis),
                 operand_text(v, src), operand_text(v, dst));
   diag_fix(v->d, g, "make %%%s %s", small->buf->name, shape_text(v, want.e, want.n));

@@ -116,14 +116,13 @@ static bool replay_instr(Sync *y, uint32_t at) {
   return true;
 }
 
-/* Path A was replayed from `before`; path B may happen instead. What holds on both: ticks of instructions that a path
- * does not execute hold there for free. */
-static void merge_paths(Clock *a, const Clock *b, const Clock *before) {
+/* Path A was replayed; path B may happen instead. What holds on both: ticks of instructions that a path does not execute
+ * hold there for free. */
+static void merge_paths(Clock *a, const Clock *b) {
   for (int q = 0; q < PIPE_COUNT; q++)
     for (int p = 0; p < PIPE_COUNT; p++) {
       int32_t va = a->vc[q][p], vb = b->vc[q][p];
       bool a_all = va >= a->last[p], b_all = vb >= b->last[p];
-      (void)before;
       int32_t end = a->last[p] > b->last[p] ? a->last[p] : b->last[p];
       if (a_all) va = end;
       if (b_all) vb = end;
@@ -174,7 +173,7 @@ bool sync_replay(Sync *y) {
     case EV_ITER: y->iter[id] = e->arg; break;
     case EV_LOOP_END:
       depth--;
-      if (e->arg && depth < 64) merge_paths(&y->now, &stack[depth].before, &stack[depth].before);
+      if (e->arg && depth < 64) merge_paths(&y->now, &stack[depth].before);
       for (uint32_t i = 0; i < y->at_loop[id].len; i++) {
         Flag *f = &y->flags.data[y->at_loop[id].data[i]];
         for (int s = 0; s < f->n && !f->dead; s++) replay_wait(y, y->at_loop[id].data[i], s);
@@ -192,7 +191,7 @@ bool sync_replay(Sync *y) {
       break;
     case EV_IF_END:
       depth--;
-      if (depth < 64) merge_paths(&y->now, &stack[depth].then, &stack[depth].before);
+      if (depth < 64) merge_paths(&y->now, &stack[depth].then);
       break;
     case EV_HAND: replay_hand(y, e); break;
     default: break;

@@ -4,9 +4,6 @@
  * Stable ABI of Python 3.10. The GIL is released while the core lowers, writes and simulates; a Program refuses a
  * second thread meanwhile. Tensors come as (address, shape): tensors.py gets the address from numpy, torch or DLPack
  * and keeps the object alive; nothing is copied. dlpack() only reads a capsule, the capsule keeps its owner. */
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030A0000
-#endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
