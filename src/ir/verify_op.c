@@ -362,10 +362,10 @@ static Extents drop_ones(Extents x) {
   return y;
 }
 
-static Extents without(const IrRegion *r, int axis) {
+static Extents without(const Extents *x, int axis) {
   Extents y = {.n = 0};
-  for (int i = 0; i < r->buf->rank; i++)
-    if (i != axis) y.e[y.n++] = r->ext[i];
+  for (int i = 0; i < x->n; i++)
+    if (i != axis) y.e[y.n++] = x->e[i];
   return y;
 }
 
@@ -410,7 +410,7 @@ static void check_copy_shape(Verifier *v, const IrStmt *s) {
 static bool repeats_to(Verifier *v, const IrRegion *in, Extents b) {
   Extents a = extents(in);
   if (same_extents(v, drop_ones(a), drop_ones(b))) return true;
-  while (a.n > b.n && ir_is_int(a.e[0], 1)) a = without(a, 0);
+  while (a.n > b.n && ir_is_int(a.e[0], 1)) a = without(&a, 0);
   if (a.n > b.n) return false;
   for (int i = 1; i <= a.n; i++) {
     IrExpr *x = a.e[a.n - i], *y = b.e[b.n - i];
@@ -469,8 +469,8 @@ static void check_axis(Verifier *v, const IrStmt *s) {
     diag_fix(v->d, g, "use 0 to %d", big->buf->rank - 1);
     return;
   }
-  if (same_extents(v, drop_ones(without(big, (int)axis)), drop_ones(extents(small)))) return;
-  Extents want = without(big, (int)axis);
+  Extents whole = extents(big), want = without(&whole, (int)axis);
+  if (same_extents(v, drop_ones(want), drop_ones(extents(small)))) return;
   Diag *g = bad(v, AXIS_SHAPE, "'%s' along axis %lld from %s to %s: the extents do not agree", oname(s), ll(axis),
                 operand_text(v, src), operand_text(v, dst));
   diag_fix(v->d, g, "make %%%s %s", small->buf->name, shape_text(v, want.e, want.n));

@@ -116,8 +116,8 @@ static bool replay_instr(Sync *y, uint32_t at) {
   return true;
 }
 
-/* Path A was replayed; path B may happen instead. What holds on both: ticks of instructions that a path does not execute
- * hold there for free. */
+/* Path A was replayed; path B may happen instead. What holds on both: ticks of instructions that a path does not
+ * execute hold there for free. */
 static void merge_paths(Clock *a, const Clock *b) {
   for (int q = 0; q < PIPE_COUNT; q++)
     for (int p = 0; p < PIPE_COUNT; p++) {
