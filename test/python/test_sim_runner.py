@@ -92,6 +92,9 @@ def test_a_program_runs_unchanged(tmp_path):
     assert "Kernel Output Match! ['--m', '64']" in p.stdout
     seen = json.loads(record.read_text())
     assert seen["kernels"] == 1 and seen["calls"] == 1 and seen["run_seconds"] > 0 and not seen["mismatches"]
+    (compiled,) = seen["compiled"]
+    assert compiled["instructions"] > 0 and compiled["flags"] > 0 and not compiled["by_hand"]
+    assert compiled["passes"] >= compiled["sync"] > 0 and compiled["emit"] > 0 and compiled["trace"] > 0
     p = run("-m", "tilelang.sim", "program.py", "--wrong", cwd=tmp_path)
     assert p.returncode != 0 and "AssertionError" in p.stderr
     assert run("program.py", cwd=tmp_path).returncode != 0  # without the runner there is no torch_npu

@@ -16,7 +16,7 @@ from ..sim import record
 from . import outcome
 
 
-_KEPT = ("compile_seconds", "run_seconds", "kernels", "calls", "instructions")
+_KEPT = ("compile_seconds", "run_seconds", "kernels", "calls", "instructions", "megabytes", "sim_megabytes", "compiled")
 
 
 class Catch:
@@ -146,7 +146,7 @@ def one(job):
     for path in (result_path, kernels_path):
         if os.path.exists(path):
             os.remove(path)
-    result["megabytes"] = usage.ru_maxrss / 1024
+    result["megabytes"] = max(result.get("megabytes", 0), usage.ru_maxrss / 1024)
     return result
 
 

@@ -1,8 +1,13 @@
-"""What happened in a process: seconds in the compiler and in the simulator, kernels,
-and failures that a program swallowed.
+"""What happened in a process: seconds in the compiler and in the simulator, memory of the simulator, kernels, and
+failures that a program swallowed.
 
 `python -m tilelang.sim --record FILE` and the conformance report read it. The file is written when a kernel begins and
 when it ends, so that it says where a program was that did not come to its end.
+
+A kernel that was compiled leaves an entry in "compiled": seconds by stage (trace, print, load, each pass, emit as
+Ascend C; "passes" is their sum), and what the lowered program consists of (instructions, flags, barriers, crosses).
+"megabytes" is the most memory the process has had until its last kernel run, "sim_megabytes" by how much it grew inside
+one at most (Linux; elsewhere 0).
 """
 
 import json
@@ -11,7 +16,7 @@ import time
 
 _EMPTY = {
     "compile_seconds": 0.0, "run_seconds": 0.0, "kernels": 0, "calls": 0, "instructions": 0, "inside": 0,
-    "mismatches": [], "faults": [], "errors": [],
+    "megabytes": 0.0, "sim_megabytes": 0.0, "mismatches": [], "faults": [], "errors": [], "compiled": [],
 }  # fmt: skip
 keep_in = None  # a path
 seen = {k: list(v) if isinstance(v, list) else v for k, v in _EMPTY.items()}
@@ -46,12 +51,56 @@ def _note(kind, e):
         seen[kind].append(first_line(e))
 
 
+_WORDS = {"set_flag": "flags", "barrier": "barriers", "cross_set": "crosses"}
+
+
+def _compiled(kernel, program):
+    entry = {"kernel": kernel.name, **{k: kernel.times[k] for k in ("trace", "print", "load")}}
+    found = json.loads(program.explain_json())
+    entry.update({done["pass"]: done["seconds"] for done in found.get("times") or ()})
+    entry["passes"] = kernel.times["lower"]
+    began = time.perf_counter()
+    if program.emit("ascendc") is not None:
+        entry["emit"] = time.perf_counter() - began
+    program.diags_clear()
+    entry.update(instructions=0, flags=0, barriers=0, crosses=0)
+    for line in program.text().splitlines():
+        word = line.strip().partition(" ")[0]
+        entry["instructions"] += " -> " in line
+        if word in _WORDS:
+            entry[_WORDS[word]] += 1
+    entry["by_hand"] = bool(kernel.traced.builder.hand_sync)
+    return entry
+
+
+def _memory(word):
+    """A figure of this process in megabytes: VmRSS, or VmHWM, its highest since _memory_mark()."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) / 1024 for line in f if line.startswith(word))
+    except (OSError, StopIteration):
+        return 0.0
+
+
+def _memory_mark():
+    seen["megabytes"] = max(seen["megabytes"], _memory("VmHWM"))
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
+            f.write("5")
+    except OSError:
+        pass
+    return _memory("VmRSS")
+
+
 def _timed(key, kind, fn, count):
     def call(self, *args, **kwargs):
         _inside(1)
+        before = _memory_mark() if key == "run_seconds" and keep_in else None
         began = time.perf_counter()
+        done = None
         try:
-            return fn(self, *args, **kwargs)
+            done = fn(self, *args, **kwargs)
+            return done
         except Exception as e:
             _note(kind, e)
             raise
@@ -60,6 +109,10 @@ def _timed(key, kind, fn, count):
             seen[count] += 1
             if key == "run_seconds":
                 seen["instructions"] += (self.last_run or {}).get("instructions", 0)
+            if before is not None:
+                seen["sim_megabytes"] = max(seen["sim_megabytes"], _memory("VmHWM") - before)
+            if done is not None and key == "compile_seconds" and keep_in and "lower" in self.times:
+                seen["compiled"].append(_compiled(self, done))
             _inside(-1)
 
     return call
