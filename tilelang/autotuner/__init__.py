@@ -46,16 +46,26 @@ class AutoTuner:
         return out
 
     def __call__(self, *args, **kwargs):
+        best = self._best(args, kwargs)
+        if best is None:
+            return self.jit(*args, **kwargs)
+        return self.jit(*args, **{**kwargs, **best.config}) if self.jit.style == "eager" else best
+
+    def compile(self, *args, **kwargs):
+        """The kernel, tuned where the arguments leave a choice; it is not called."""
+        return self._best(args, kwargs) or self.jit.compile(*args, **kwargs)
+
+    def _best(self, args, kwargs):
+        """The best kernel; None when the arguments leave no choice."""
         given = set(list(self.signature.parameters)[: len(args)]) | set(kwargs)
         needed = {n for n, p in self.signature.parameters.items() if p.default is inspect.Parameter.empty}
         configs = self.configs if callable(self.configs) else self._configs(args, kwargs)
         if not callable(configs) and all(set(c) <= given for c in configs) or callable(configs) and needed <= given:
-            return self.jit(*args, **kwargs)
+            return None
         key = (*map(_key, args), *((k, _key(v)) for k, v in sorted(kwargs.items())))
         if key not in self.found:
             self.found[key] = self._tune(args, kwargs, self._configs(args, kwargs))
-        best = self.found[key]
-        return self.jit(*args, **{**kwargs, **best.config}) if self.jit.style == "eager" else best
+        return self.found[key]
 
     def _tune(self, args, kwargs, configs):
         tried, best = [], None

@@ -100,6 +100,8 @@ class Builder:
         self.hand_sync = False
         self.files, self.paths = {}, {}  # path -> number, text name -> path
         self.kernel_open = False
+        self.reducer = None  # of the open T.attr
+        self.threads = None  # of the open T.Kernel: frontend/threads.py
         self.outs = []  # T.empty tensors, in order
         self.ifs = []  # open T.If
         self.views = {}  # (buffer, shape, dtype) -> view
@@ -329,12 +331,15 @@ class Builder:
     def add(self, element, value):
         """element += value, where other blocks may add to the same element of a tensor."""
         gm = element.buf.space == "gm"
-        alone = gm and not self.parallel
+        each = self.threads is not None and bool(self.threads.vars) and not self.parallel  # every thread adds
+        alone = gm and not self.parallel and not each
         if alone:
             self.open("parallel", ["parallel ", Var("i", int32, "loop"), ": ", wrap(1)])
         self.store(element.buf, element.idx, value, "+")
         if gm:
             self.blocks[-1][-1].head.append(" atomic")
+        if each:
+            self.blocks[-1][-1].kind = "atomic"
         if alone:
             self.close()
 

@@ -133,6 +133,7 @@ from .ops import (
 )
 from .reducer import alloc_reducer, finalize_reducer, reducer_init, reducer_update
 from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, wait_cross_flag, wait_flag
+from .threads import *  # noqa: F403
 from .views import reinterpretcast, reshape, view
 
 _statements(

@@ -22,8 +22,8 @@ _NOTED = {
 REFUSED = {
     **dict.fromkeys(
         "alloc_barrier alloc_tmem alloc_descriptor ClusterKernel CUDASourceCodeKernel tma_copy copy_cluster wgmma_gemm "
-        "tcgen05_gemm gemm_sp get_thread_binding warp_reduce_sum warp_reduce_max warp_reduce_min warp_reduce_bitand "
-        "warp_reduce_bitor call_extern call_intrin sync_threads sync_warp ptx_arrive_barrier mbarrier_wait_parity "
+        "tcgen05_gemm gemm_sp warp_reduce_sum warp_reduce_max warp_reduce_min warp_reduce_bitand "
+        "warp_reduce_bitor call_extern call_intrin ptx_arrive_barrier mbarrier_wait_parity "
         "import_source dp4a".split(),
         "it is a feature of GPUs that Ascend has not",
     ),

@@ -3,7 +3,11 @@
 from ..errors import fail, here
 from ..frontend.builder import current
 from ..frontend.expr import Var, describe, dims, to_bool
+from ..frontend.threads import Threads, expand
 from ..language.dtypes import int32
+
+
+_THREADS = 128  # of a block that does not say
 
 
 class Kernel:
@@ -48,8 +52,11 @@ class Kernel:
                 f"T.Kernel(..., is_npu=True) with threads={threads}",
                 fix="threads=1 or threads=2 (vector cores a cube core)",
             )
+        self.threads = Threads(dims(_THREADS if threads is None or is_npu else threads, "threads"))
+        before = len(b.notes)
         if not is_npu and threads not in (None, 1, 2):
             b.note(f"threads={threads} has no meaning on Ascend and is ignored: a block runs on one core")
+        self.said = b.notes[before:]
         for name, value in (("is_cpu", is_cpu), ("prelude", prelude), ("pipeline", pipeline)):
             if value:
                 b.note(f"T.Kernel({name}=...) has no effect here")
@@ -78,13 +85,17 @@ class Kernel:
             b.vid = Var(flat[1], int32, "vid")
             b.vid.range = (0, 1)
             values.append(b.vid)
-        b.kernel_open = True
+        b.kernel_open, b.threads = True, self.threads
         if len(values) == 1 and not isinstance(names, tuple):
             return values[0]
         return _Indices(values)
 
     def __exit__(self, kind, *exc):
-        self.builder.kernel_open = False
+        b = self.builder
+        b.kernel_open, b.threads = False, None
+        if kind is None and self.threads.vars:
+            expand(b, self.threads)
+            b.notes = [n for n in b.notes if n not in self.said]
 
 
 def thread_return():

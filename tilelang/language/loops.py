@@ -207,7 +207,8 @@ def loop_break():
 
 def vectorized(*args, **hints):
     """A serial loop: vector instructions come from T.Parallel."""
-    if active() is not None:
+    b = active()
+    if b is not None and not (b.threads and b.threads.vars):
         warn("T.vectorized has no effect: the loop is T.serial; T.Parallel becomes vector instructions")
     return serial(*args)
 

@@ -36,8 +36,10 @@ def alloc_fragment(shape, dtype="float32", scope="local.fragment"):
 
 
 def alloc_local(shape, dtype="float32", scope="local"):
-    """The same class of memory as alloc_fragment."""
-    return _alloc("T.alloc_local", "fragment", shape, dtype)
+    """The same class of memory as alloc_fragment; where threads are numbered, one for each thread."""
+    made = _alloc("T.alloc_local", "fragment", shape, dtype)
+    made.mark = "private"
+    return made
 
 
 def alloc_ub(shape, dtype="float32"):

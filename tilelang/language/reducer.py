@@ -31,7 +31,8 @@ def _op(buf, what):
     return op
 
 
-def _neutral(op, dtype):
+def neutral(op, dtype):
+    """What a reduction starts from."""
     dtype = DType(dtype)
     if op in ("max", "min"):
         if dtype.is_float:
@@ -43,7 +44,7 @@ def _neutral(op, dtype):
 def reducer_init(reducer, init=None):
     """Every element := init, or what the operation starts from."""
     op = _op(reducer, "T.reducer_init")
-    fill(reducer, _neutral(op, reducer.dtype) if init is None else init)
+    fill(reducer, neutral(op, reducer.dtype) if init is None else init)
 
 
 def reducer_update(element, value):
