@@ -112,6 +112,17 @@ TL_API int tl_shapes(TlContext *c, TlArg *args, int n_args);
  * 0 when a fault was found (diagnostics say which). */
 TL_API int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimResult *result);
 
+typedef struct {
+  int seconds;              /* the compiler and the run are stopped after so long; 0: 600 */
+  int (*go_on)(void *user); /* NULL, or asked now and then: 0 stops */
+  void *user;
+} TlTwin;
+/* Does with args what tl_sim does, on this host without the simulator: the written Ascend C (A2 and A3), compiled with
+ * the headers of an installed toolkit (layout of 8.1) in the vendor's CPU-debug mode, on a model of the hardware
+ * intrinsics that checks order, addresses and flags (docs/verification.md). Needs a C++ compiler. 0: no toolkit, it
+ * does not compile, or a fault was found (diagnostics); the caller compares the results. */
+TL_API int tl_twin(TlContext *c, const TlArg *args, int n_args, const TlTwin *opt);
+
 /* What the last run printed (`print` in docs/ir.md), in the order of the grid and, within a block, of the program. */
 typedef struct {
   int64_t block;            /* counted over the grid, its first index fastest; -1: before or after the launch */

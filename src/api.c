@@ -1060,6 +1060,33 @@ int tl_build(TlContext *c, const TlBuild *opt, TlBuilt *out) {
   return ok;
 }
 
+int tl_twin(TlContext *c, const TlArg *args, int n_args, const TlTwin *opt) {
+  const char *ir;
+  Signature s;
+  ENTER(c, false, 0);
+  const char *source = ready_to_build(c, "ascendc", &ir, &s);
+  ENTER(c, false, 0);
+  SimArg *in = source ? run_args(c, "the twin", args, n_args, true) : NULL;
+  if (!in) return 0;
+  uint64_t *slot = arena_array(&c->scratch, uint64_t, s.n + 1);
+  size_t *bytes = arena_array(&c->scratch, size_t, s.n + 1);
+  for (int i = 0; i < s.n; i++) {
+    float f = (float)in[i].scalar.f;
+    if (s.param[i].kind == KIND_INT) slot[i] = (uint64_t)in[i].scalar.i;
+    else if (s.param[i].kind == KIND_FLOAT) memcpy(&slot[i], &f, sizeof f);
+    else slot[i] = i < n_args ? (uint64_t)(uintptr_t)args[i].data : 0;
+    bytes[i] = (size_t)s.param[i].element_bytes;
+    for (int d = 0; d < s.param[i].rank; d++) bytes[i] *= (size_t)in[i].shape[d];
+  }
+  static const TlTwin defaults = {0};
+  const TlTwin *o = opt ? opt : &defaults;
+  TwinRun run = {&s, source, slot, bytes, o->seconds ? o->seconds : 600, o->go_on, o->user};
+  uint32_t before = c->diags.list.len;
+  bool ok = rt_twin(&c->scratch, &c->diags, &run);
+  place_new(c, before);
+  return ok;
+}
+
 /* TlDevice and TlKernel are what src/rt has under other names. */
 TlDevice *tl_device_open(TlContext *c) {
   ENTER(c, false, NULL);

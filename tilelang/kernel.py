@@ -592,6 +592,13 @@ class Kernel(Debugging):
 
         return run(self, args, kwargs)
 
+    def _values(self, env, views, scalars):
+        """A call's arguments as the core takes them."""
+        args = [env[n] for n in self.sizes]
+        for i, p in enumerate(self.params):
+            args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+        return args
+
     def _run(self, env, views, scalars):
         scope = dict(env)
         scope.update((self.params[i].name, v) for i, v in scalars.items())
@@ -608,9 +615,7 @@ class Kernel(Debugging):
                 "cores": 0,
             }
             return
-        args = [env[n] for n in self.sizes]
-        for i, p in enumerate(self.params):
-            args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+        args = self._values(env, views, scalars)
         if LAUNCHES.get() is not None:
             LAUNCHES.get()(self, args)
         with self._lock:

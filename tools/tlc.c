@@ -22,6 +22,8 @@ static const char usage[] =
     "  emit      write C++ for the chip; -t ascendc (= auto) or pto\n"
     "  build     write source, C header, launcher, CMake file and description into the directory -o; -t as for emit\n"
     "  sim       run the kernel on the simulated chip and print the results' checksums\n"
+    "  twin      the written Ascend C, run on this host with the headers of an installed toolkit: does it do what\n"
+    "            the simulated chip does? Arguments as for sim\n"
     "  cost      the least time the kernel can take, by pipe, in closed form; scalars by --arg\n"
     "  replay    run a call that kernel.reproduce() wrote to a file; does the same come out?\n"
     "  explain   what was chosen and why: memories, addresses, flags, times\n"
@@ -52,14 +54,15 @@ static const char usage[] =
     "  --root DIR           look at the tree below DIR instead of this machine's\n"
     "  --python EXE         the Python that torch_npu is looked for in; else python3 on PATH\n"
     "\n"
-    "exit status: 0 done, 1 error in the program (doctor: something is missing), 2 wrong usage or file\n";
+    "exit status: 0 done, 1 error in the program (doctor: something is missing; twin, replay: it differs), 2 wrong\n"
+    "usage or file\n";
 
 typedef struct { const char *name, *value; } Setting;
 typedef struct {
   const char *command, *file, *out, *chip, *target, *passes, *root, *python, *constants;
   const char *files[64];
   int n_files;
-  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time, cost;
+  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time, cost, twin;
   unsigned long long schedule;
   Setting args[MAX_SETTINGS], outs[MAX_SETTINGS], results[MAX_SETTINGS];
   const char *fault; /* replay: the code of the first error that was recorded */
@@ -614,6 +617,53 @@ static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int 
   return status;
 }
 
+/* One tensor of the twin against the simulator's: 1 if it differs. */
+static int compare_tensor(const Options *o, const Tensor *t, const unsigned char *got, int *n) {
+  int64_t differ = 0, first = -1;
+  for (int64_t i = 0; i < t->count; i++)
+    if (memcmp(got + i * t->p.bytes, t->data + i * t->p.bytes, (size_t)t->p.bytes) && !differ++) first = i;
+  if (o->json) {
+    printf("%s\n {\"name\":\"%s\",\"same\":%s,\"elements\":%lld,\"differ\":%lld", (*n)++ ? "," : "", t->p.name,
+           differ ? "false" : "true", (long long)t->count, (long long)differ);
+    if (differ) printf(",\"first\":%lld", (long long)first);
+    printf("}");
+  } else if (differ) {
+    printf("%%%s: %lld of %lld elements differ; element %lld is %.9g, the simulator has %.9g\n", t->p.name,
+           (long long)differ, (long long)t->count, (long long)first,
+           decode(t->f, load(got + first * t->p.bytes, t->p.bytes), t->p.bytes),
+           decode(t->f, load(t->data + first * t->p.bytes, t->p.bytes), t->p.bytes));
+  } else {
+    printf("%%%s: same\n", t->p.name);
+  }
+  return differ != 0;
+}
+
+/* The twin on a copy of the arguments, then the simulator; what the twin found are diagnostics. */
+static int twin_kernel(TlContext *c, const Options *o, Tensor *t, TlArg *args, int n) {
+  TlArg *mine = calloc((size_t)n + 1, sizeof *mine);
+  if (!mine) exit(fail("no memory"));
+  for (int i = 0; i < n; i++) {
+    mine[i] = args[i];
+    if (!t[i].p.is_tensor) continue;
+    size_t size = (size_t)t[i].count * (size_t)t[i].p.bytes;
+    if (!(mine[i].data = malloc(size + 1))) exit(fail("no memory"));
+    memcpy(mine[i].data, t[i].data, size);
+  }
+  int ran = tl_twin(c, mine, n, NULL), differ = 0, printed = 0;
+  char code[8];
+  first_error(c, code);
+  if (!ran && strcmp(code, "TL1115")) return FAILED; /* it could not be run */
+  int ok = tl_sim(c, args, n, &(TlSim){.checks = !o->no_checks, .threads = o->threads}, NULL) && ran;
+  if (o->json) printf("{\"faults\":%d,\"results\":[", tl_error_count(c));
+  for (int i = 0; i < n; i++) {
+    if (t[i].p.is_tensor && !t[i].p.is_workspace) differ |= compare_tensor(o, &t[i], mine[i].data, &printed);
+    if (t[i].p.is_tensor) free(mine[i].data);
+  }
+  if (o->json) printf("],\"same\":%s}\n", ok && !differ ? "true" : "false");
+  free(mine);
+  return ok && !differ ? OK : FAILED;
+}
+
 static int time_kernel(TlContext *c, const Options *o, const TlArg *args, int n) {
   TlTime t = {.constants = o->constants};
   if (!tl_time(c, args, n, &t, NULL)) return FAILED;
@@ -663,6 +713,7 @@ static int run_sim(TlContext *c, const Options *o) {
     if (t[i].p.is_tensor && ((!o->time && !o->cost) || setting(o->args, o->n_args, t[i].p.name)))
       status = make_tensor(o, &t[i], &args[i], i);
   if (!status && o->cost) status = cost_kernel(c, o, args, n);
+  else if (!status && o->twin) status = twin_kernel(c, o, t, args, n);
   else if (!status) status = o->time ? time_kernel(c, o, args, n) : simulate(c, o, t, args, n);
   for (int i = 0; i < n; i++) free(t[i].data);
   free(t);
@@ -690,7 +741,7 @@ static int run_file(const Options *o, const char *path) {
     else if (!strcmp(o->command, "opt")) status = run_opt(c, o);
     else if (!strcmp(o->command, "emit")) status = run_emit(c, o);
     else if (!strcmp(o->command, "build")) status = run_build(c, o);
-    else if (!strcmp(o->command, "sim") || o->cost) status = run_sim(c, o);
+    else if (!strcmp(o->command, "sim") || o->cost || o->twin) status = run_sim(c, o);
     else if (!strcmp(o->command, "explain")) status = run_explain(c, o);
   }
   show_diags(c, o);
@@ -737,7 +788,7 @@ static int run_doctor(const Options *o) {
 
 int main(int argc, char **argv) {
   static const char *const commands[] = {"check", "fmt",    "opt",     "emit",  "build",
-                                         "sim",   "replay", "cost",    "explain", "doctor"};
+                                         "sim",   "twin",   "replay",  "cost",  "explain", "doctor"};
   const char *command = argc > 1 ? argv[1] : "";
   if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
     fputs(usage, stdout);
@@ -751,11 +802,12 @@ int main(int argc, char **argv) {
   if (!strcmp(command, "chips")) return list_chips();
   int known = 0;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) known |= !strcmp(command, commands[i]);
+  if (!known && *command) return fail("unknown command '%s'; tlc help lists the commands", command);
   if (!known) {
     fputs(usage, stderr);
-    return *command ? fail("unknown command '%s'", command) : USAGE;
+    return USAGE;
   }
-  Options o = {.command = command, .cost = !strcmp(command, "cost")};
+  Options o = {.command = command, .cost = !strcmp(command, "cost"), .twin = !strcmp(command, "twin")};
   int status = parse_options(argc, argv, &o);
   if (status) return status;
   if (!strcmp(command, "doctor")) return o.n_files ? fail("doctor takes no file") : run_doctor(&o);

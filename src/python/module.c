@@ -231,6 +231,23 @@ static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
                        (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores);
 }
 
+static PyObject *program_twin(Program *p, PyObject *args) {
+  PyObject *list;
+  TlTwin opt = {.go_on = go_on};
+  if (!PyArg_ParseTuple(args, "O!i:twin", &PyList_Type, &list, &opt.seconds)) return NULL;
+  TlArg *values = read_args(list);
+  if (!values) return NULL;
+  if (!enter(p)) {
+    PyMem_Free(values);
+    return NULL;
+  }
+  int ok, n = (int)PyList_Size(list);
+  WITHOUT_GIL(ok = tl_twin(p->context, values, n, &opt));
+  p->busy = 0;
+  PyMem_Free(values);
+  return PyErr_Occurred() ? NULL : PyBool_FromLong(ok);
+}
+
 static PyObject *program_printed(Program *p, PyObject *unused) {
   (void)unused;
   TlPrinted x;
@@ -332,6 +349,7 @@ static PyMethodDef program_methods[] = {
     METHOD(export, METH_VARARGS, "export(target, directory) -> bool"),
     METHOD(sim, METH_VARARGS | METH_KEYWORDS,
            "sim(args, checks=True, threads=0, max_faults=0, schedule=0) -> (ok, counts)"),
+    METHOD(twin, METH_VARARGS, "twin(args, seconds) -> ok: as sim, by the written Ascend C with a toolkit's headers"),
     METHOD(cost, METH_VARARGS, "cost(args) -> (ok, bounds): the least time, in closed form; as TlCost in tilelang.h"),
     METHOD(time, METH_VARARGS | METH_KEYWORDS,
            "time(args, ...) -> (ok, result): how long it takes on the chip; the data address of an argument may be 0; "

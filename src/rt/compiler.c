@@ -52,8 +52,6 @@ static const char *const includes[] = {
 
 /* ---- its command line ------------------------------------------------------------------------------------------ */
 
-typedef Vec(char *) Words;
-
 /* {npu}, {cce} and {base} of a text for a chip. */
 static const char *fill_in(Arena *a, const char *text, const char *family, const char *npu_arch) {
   const char *cce = "", *base = "";
@@ -70,7 +68,7 @@ static const char *fill_in(Arena *a, const char *text, const char *family, const
   return text_str(&t);
 }
 
-static void add_words(Arena *a, Words *w, const char *text) {
+void rt_words(Arena *a, Words *w, const char *text) {
   for (size_t n; *text; text += n + (text[n] != 0)) {
     n = strcspn(text, " ");
     if (n) vec_push(a, w, arena_strn(a, text, n));
@@ -96,14 +94,14 @@ const char *rt_include_dirs(Arena *a) {
 char **rt_command(Arena *a, const Compiler *c, const Build *b) {
   Words w = {0};
   vec_push(a, &w, arena_str(a, c->path));
-  add_words(a, &w, rt_flags(a, b->target, c->generation, b->family, b->npu_arch));
+  rt_words(a, &w, rt_flags(a, b->target, c->generation, b->family, b->npu_arch));
   for (size_t i = 0; c->home && i < TL_COUNT(includes); i++) {
     const char *dir = arena_printf(a, "%s/%s", c->home, includes[i]);
     if (rt_exists(dir)) vec_push(a, &w, arena_printf(a, "-I%s", dir));
   }
   if (c->home) vec_push(a, &w, arena_printf(a, "-L%s/lib64", c->home));
-  add_words(a, &w, LINK);
-  add_words(a, &w, "kernel.cpp -o kernel.so");
+  rt_words(a, &w, LINK);
+  rt_words(a, &w, "kernel.cpp -o kernel.so");
   vec_push(a, &w, NULL);
   return w.data;
 }

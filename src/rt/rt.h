@@ -30,6 +30,8 @@ typedef struct {
   int (*go_on)(void *user);      /* NULL, or asked now and then: 0 kills it */
   void *user;
 } Run;
+typedef Vec(char *) Words;
+void rt_words(Arena *a, Words *w, const char *text); /* adds what stands between blanks */
 /* Runs a program to its end. code: exit status, signal number, or errno. It dies with this process. */
 RunEnd rt_run(const Run *r, int *code);
 
@@ -134,6 +136,22 @@ typedef struct {
 const char *rt_shim(Arena *a, const Signature *s, const char *source);
 /* Writes source, header, launcher, CMakeLists.txt and description into dir. False: a file could not be written. */
 bool rt_export(Arena *a, Diags *d, const Signature *s, const char *source, const char *ir, const char *dir);
+
+/* ---- the written source on this host (twin_run.c) --------------------------------------------------------------- */
+
+typedef struct { const char *name, *text; } TwinFile;
+extern const TwinFile twin_files[]; /* src/target/ascendc/twin, put in by the build; ends with NULL */
+typedef struct {
+  const Signature *signature;
+  const char *source;            /* written Ascend C */
+  const uint64_t *slot;          /* one a parameter, in the IR's order: host address or value; a workspace may be 0 */
+  const size_t *bytes;           /* of tensors */
+  int seconds;                   /* each program is stopped after so long; 0: never */
+  int (*go_on)(void *user);      /* as for Run */
+  void *user;
+} TwinRun;
+/* Tensors hold what the kernel left there. False: it could not be run, or it has faults (diagnostics). */
+bool rt_twin(Arena *a, Diags *d, const TwinRun *r);
 
 /* ---- launching (device.c) -------------------------------------------------------------------------------------- */
 

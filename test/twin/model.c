@@ -30,29 +30,29 @@ static void numbers_of_halves(void) {
 
 /* Sets what orders two pipes: none, a flag. */
 static int faults_of(int first, int second, bool flag, bool write_then_read) {
-  twin_begin(NULL);
-  twin_touch(first, a, 64, write_then_read);
+  twin_begin(NULL, 0, 0);
+  twin_touch(first, a, 64, write_then_read ? TW_WRITE : TW_READ);
   if (flag) twin_set_flag(first, second, 3), twin_wait_flag(first, second, 3);
-  twin_touch(second, a, 64, !write_then_read);
+  twin_touch(second, a, 64, write_then_read ? TW_READ : TW_WRITE);
   return twin_end();
 }
 
 static void order(void) {
   CHECK(faults_of(TW_MTE2, TW_V, true, true) == 0 && faults_of(TW_MTE2, TW_MTE2, false, true) == 0);
-  twin_begin(NULL); /* pipes count instructions: one each */
+  twin_begin(NULL, 0, 0); /* pipes count instructions: one each */
   twin_gm_ub(4, a, b, 1, 256, 0, 0, 0, 0);
   twin_vector(TW_EXP, TW_F32, c, a, NULL, NULL, 1, dense);
   CHECK(twin_end() > 0 && strstr(twin_faults(), "pipe V reads") && strstr(twin_faults(), "MTE2 wrote"));
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_vector(TW_EXP, TW_F32, c, a, NULL, NULL, 1, dense);
   twin_vector(TW_ABS, TW_F32, c, c, NULL, NULL, 1, dense);
   CHECK(twin_end() > 0); /* pipe V does not order itself */
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_vector(TW_EXP, TW_F32, c, a, NULL, NULL, 1, dense);
   twin_barrier(TW_V);
   twin_vector(TW_ABS, TW_F32, c, c, NULL, NULL, 1, dense);
   CHECK(twin_end() == 0);
-  twin_begin(NULL); /* a flag passes on what its sender had seen */
+  twin_begin(NULL, 0, 0); /* a flag passes on what its sender had seen */
   twin_gm_ub(4, a, b, 1, 256, 0, 0, 0, 0);
   twin_set_flag(TW_MTE2, TW_V, 0), twin_wait_flag(TW_MTE2, TW_V, 0);
   twin_set_flag(TW_V, TW_MTE3, 0), twin_wait_flag(TW_V, TW_MTE3, 0);
@@ -61,38 +61,184 @@ static void order(void) {
 }
 
 static void flags(void) {
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_set_flag(TW_M, TW_FIX, 1);
   CHECK(twin_end() == 1 && strstr(twin_faults(), "left set"));
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_set_flag(TW_M, TW_FIX, 1), twin_set_flag(TW_M, TW_FIX, 1), twin_wait_flag(TW_M, TW_FIX, 1);
   CHECK(twin_end() == 1 && strstr(twin_faults(), "set twice"));
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_wait_flag(TW_M, TW_FIX, 2);
   CHECK(twin_end() == 1 && strstr(twin_faults(), "deadlock"));
 }
 
-/* Flags between the processes of a block: the cube core waits for both vector cores, each of them for the cube core. */
+/* ---- cores ------------------------------------------------------------------------------------------------------- */
+
+static const bool all_cores[TW_CORES] = {true, true, true};
+static const float *ws; /* a tensor of 64 */
+
+static void *seen_by_all(size_t bytes) {
+  return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
+/* Runs body(block, core) in a process each, blocks together. The faults of all, one text. */
+static const char *run_cores(int blocks, const bool there[TW_CORES], void (*body)(int, int)) {
+  static char text[8192];
+  void *shared = seen_by_all(twin_shared_bytes(blocks));
+  FILE *f = tmpfile();
+  int status;
+  twin_share(shared, 0, blocks, there);
+  for (int b = 0; b < blocks; b++)
+    for (int c = 0; c < TW_CORES; c++)
+      if (there[c] && fork() == 0) {
+        twin_begin(shared, b, c);
+        body(b, c);
+        if (twin_end()) fputs(twin_faults(), f), fflush(f);
+        _exit(0);
+      }
+  while (wait(&status) > 0) CHECK(status == 0);
+  twin_begin(NULL, 0, 0);
+  twin_left(shared);
+  rewind(f);
+  size_t n = fread(text, 1, sizeof text - 1, f);
+  text[n] = 0;
+  strncat(text, twin_faults(), sizeof text - n - 1);
+  fclose(f);
+  return text;
+}
+
+/* The cube core waits for both vector cores of its block, each of them for the cube core. */
+static void both_ways(int block, int core) {
+  (void)block;
+  if (core) twin_cross_set(TW_MTE3, 2, 4);
+  CHECK(twin_cross_wait(core ? 5 : 4) && !wrong);
+  if (!core) twin_cross_set(TW_FIX, 2, 5);
+}
+
+static void one_of_two(int block, int core) {
+  if (core == TW_VECTOR0) twin_cross_set(TW_MTE3, 2, 4);
+  if (core == TW_CUBE) CHECK(!twin_cross_wait(4));
+  (void)block;
+}
+
+static void waits_for_ever(int block, int core) {
+  (void)block;
+  (void)core;
+  twin_cross_wait(7);
+}
+
+static void sets_too_often(int block, int core) {
+  for (int i = 0; i < 16 && !block && core == TW_CUBE; i++) twin_cross_set(TW_FIX, 2, 1);
+}
+
+static void not_there(int block, int core) {
+  (void)block;
+  if (core == TW_CUBE) twin_cross_set(TW_FIX, 1, 3); /* mode 1 is for vector cores */
+}
+
 static void between_cores(void) {
-  void *shared = mmap(NULL, twin_shared_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int status, bad = 0;
-  for (int core = 0; core < 3; core++)
-    if (fork() == 0) {
-      twin_begin(shared);
-      if (core) twin_cross_set(core, 2, 4);
-      bool ok = twin_cross_wait(core, core ? 5 : 4, 5000);
-      if (!core) twin_cross_set(core, 2, 5);
-      _exit(!ok || twin_end());
-    }
-  while (wait(&status) > 0) bad |= status;
-  CHECK(!bad);
-  twin_begin(shared);
-  CHECK(!twin_cross_wait(0, 7, 10) && strstr(twin_faults(), "deadlock"));
+  CHECK(!*run_cores(3, all_cores, both_ways));
+  const char *said = run_cores(1, all_cores, one_of_two);
+  CHECK(strstr(said, "the cube core of block 0 waits for flag #4") && strstr(said, "deadlock"));
+  said = run_cores(2, all_cores, waits_for_ever);
+  CHECK(strstr(said, "vector core 1 of block 1 waits for flag #7"));
+  CHECK(strstr(run_cores(1, all_cores, sets_too_often), "more than 15 times"));
+  CHECK(strstr(run_cores(1, all_cores, sets_too_often), "flag #1 between cores is left set for vector core 0"));
+  CHECK(strstr(run_cores(1, all_cores, not_there), "no flag #3 of mode 1"));
+}
+
+/* Every vector core writes its element, all meet, every one reads its neighbour's. mode: of the meeting, -1 none. */
+static int meeting = -1, cores_that_meet;
+static void neighbours(int block, int core) {
+  int me = block * 2 + core - 1, other = (me + 1) % cores_that_meet;
+  twin_issue(TW_MTE3);
+  twin_touch(TW_MTE3, ws + me * 8, 32, TW_WRITE);
+  if (meeting >= 0) twin_cross_set(TW_MTE3, meeting, 14), twin_cross_wait(14);
+  twin_issue(TW_MTE2);
+  twin_touch(TW_MTE2, ws + other * 8, 32, TW_READ);
+}
+
+/* The flag is set by a pipe that does not know the write to be done. */
+static void wrong_pipe(int block, int core) {
+  (void)block;
+  if (core == TW_CUBE) {
+    twin_issue(TW_FIX);
+    twin_touch(TW_FIX, ws, 32, TW_WRITE);
+    twin_cross_set(TW_MTE2, 2, 1);
+    return;
+  }
+  twin_cross_wait(1);
+  twin_issue(TW_MTE2);
+  twin_touch(TW_MTE2, ws, 32, TW_READ);
+}
+
+static void adders(int block, int core) {
+  twin_issue(TW_MTE3);
+  twin_touch(TW_MTE3, ws, 32, TW_ACCUMULATE);
+  if (block == 1 && core == TW_VECTOR1 && meeting) twin_touch(TW_MTE3, ws + 1, 4, TW_WRITE);
+}
+
+static void beyond(int block, int core) {
+  if (!block && core == TW_VECTOR0) twin_touch(TW_MTE2, ws + 60, 32, TW_READ);
+}
+
+static void order_between_cores(void) {
+  static const bool vectors[TW_CORES] = {false, true, true};
+  ws = seen_by_all(64 * 4 + 4096);
+  void *shadow = seen_by_all(twin_shadow_bytes(64 * 4, 4));
+#define FRESH memset(shadow, 0, twin_shadow_bytes(64 * 4, 4))
+  twin_tensor("ws", ws, 64 * 4, 4096, 4, shadow);
+  meeting = 0, cores_that_meet = 4;
+  CHECK(!*run_cores(2, vectors, neighbours)); /* all vector cores */
+  FRESH;
+  meeting = 1, cores_that_meet = 2;
+  CHECK(!*run_cores(1, vectors, neighbours)); /* the two of a block */
+  FRESH;
+  cores_that_meet = 4;
+  CHECK(strstr(run_cores(2, vectors, neighbours), "nothing orders the two")); /* a pair is not all */
+  FRESH;
+  meeting = -1;
+  CHECK(strstr(run_cores(2, vectors, neighbours), "ws at element "));
+  FRESH;
+  CHECK(strstr(run_cores(1, all_cores, wrong_pipe), "the cube core of block 0, pipe FIX, wrote it"));
+  FRESH;
+  meeting = 0;
+  CHECK(!*run_cores(2, vectors, adders));
+  FRESH;
+  meeting = 1;
+  CHECK(strstr(run_cores(2, vectors, adders), "added to it") || strstr(run_cores(2, vectors, adders), "adds to ws"));
+  FRESH;
+  CHECK(strstr(run_cores(1, vectors, beyond), "works on bytes 240 to 272 of ws, which has 256"));
+}
+
+static void memories(void) {
+  static _Alignas(64) char ub[1024], l1[1024];
+  twin_begin(NULL, 0, 0);
+  twin_memory(TW_UB, ub, sizeof ub);
+  twin_memory(TW_L1, l1, sizeof l1);
+  twin_vector(TW_EXP, TW_F32, ub, ub + 512, NULL, NULL, 1, dense);
+  CHECK(twin_end() == 0);
+  twin_vector(TW_EXP, TW_F32, ub, ub + 16, NULL, NULL, 1, dense);
+  CHECK(strstr(twin_faults(), "byte 16 of UB does not stand on 32 bytes"));
+  twin_begin(NULL, 0, 0);
+  twin_memory(TW_UB, ub, sizeof ub);
+  twin_memory(TW_L1, l1, sizeof l1);
+  twin_vector(TW_EXP, TW_F32, l1, ub, NULL, NULL, 1, dense);
+  CHECK(strstr(twin_faults(), "pipe V writes L1, which it cannot"));
+  twin_begin(NULL, 0, 0);
+  twin_memory(TW_UB, ub, sizeof ub);
+  twin_touch(TW_V, ub + 1000, 32, TW_READ);
+  CHECK(strstr(twin_faults(), "bytes 1000 to 1032 of UB, which has 1024"));
+  twin_touch(TW_MTE2, a, 4, TW_READ);
+  CHECK(strstr(twin_faults(), "outside every tensor"));
+  twin_begin(NULL, 0, 0);
+  twin_mad(TW_F16, c, h, g, 0, 16, 16, true, false);
+  CHECK(strstr(twin_faults(), "mmad: m is 0, it may be 1 to 4095"));
 }
 
 static void vector(void) {
   numbers();
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_mask_count();
   twin_mask(0, 100);
   twin_vector(TW_ADD, TW_F32, c, a, b, NULL, 1, dense);
@@ -120,7 +266,7 @@ static void casts(void) {
       {TW_CEIL, {2, -1, 3, 4, -2}}, {TW_TRUNC, {1, -1, 2, 3, -2}}};
   static const float in[5] = {1.5f, -1.5f, 2.5f, 3.5f, -2.75f};
   int32_t *out = (int32_t *)(void *)c;
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_mask_count();
   twin_mask(0, 5);
   memcpy(a, in, sizeof in);
@@ -139,7 +285,7 @@ static void casts(void) {
 
 static void masks(void) {
   numbers();
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_compare(TW_GT, TW_F32, bits, a, b, NULL, 2, dense);
   for (int i = 0; i < 128; i++) CHECK((bits[i / 8] >> i % 8 & 1) == (a[i] > b[i]));
   twin_barrier(TW_ALL);
@@ -153,7 +299,7 @@ static void masks(void) {
 
 static void rows_and_moves(void) {
   numbers();
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_row(TW_ROW_SUM, TW_F32, c, a, 2, 1, 1, 8, 2);
   double sum = 0;
   for (int i = 64; i < 128; i++) sum += a[i];
@@ -186,7 +332,7 @@ static void sorting(void) {
   uint32_t index[32];
   struct { float score; uint32_t at; } *r = (void *)c;
   numbers();
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   for (int i = 0; i < 32; i++) index[i] = (uint32_t)i, a[i] = (float)(i * 7 % 32);
   twin_sort32(TW_F32, c, a, index, 1);
   for (int i = 0; i < 32; i++) CHECK(r[i].score == 31 - i && (int)r[i].at * 7 % 32 == 31 - i);
@@ -202,7 +348,7 @@ static void product(void) {
   static _Alignas(64) float acc[4096], out[M * N];
   for (int i = 0; i < M * K; i++) gm_a[i] = twin_half(i % 7 - 3);
   for (int i = 0; i < K * N; i++) gm_b[i] = twin_half(i % 5 - 2);
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   twin_nd_nz(2, l1_a, gm_a, M, K, K, 32);
   twin_nd_nz(2, l1_b, gm_b, K, N, N, 48);
   twin_barrier(TW_ALL);
@@ -221,9 +367,35 @@ static void product(void) {
   CHECK(twin_end() == 0);
 }
 
+/* A square of 8-bit elements turned into two fractals, some apart; boxes of 32-bit elements by the image load. */
+static void turning_loads(void) {
+  static _Alignas(64) int8_t l1[4096], l0[4096];
+  static _Alignas(64) float plane[8 * 48], box[4096];
+  for (int i = 0; i < 2048; i++) l1[i] = (int8_t)(i * 7 % 251);
+  twin_begin(NULL, 0, 0);
+  twin_load_square(1, l0, l1, 0, 2, 1, 0, 1); /* fractal f of square r lands on r + 2 f */
+  for (int r = 0; r < 2; r++)
+    for (int n = 0; n < 32; n++)
+      for (int k = 0; k < 32; k++)
+        CHECK(l0[(r + n / 16 * 2) * 512 + n % 16 * 32 + k] == l1[r * 1024 + k * 32 + n]);
+  for (int i = 0; i < 8 * 48; i++) plane[i] = (float)i; /* NZ, 24 rows x 16 columns */
+  twin_image(true, box, plane, 24, 8, 16, 8, 4, true); /* rows 4.., columns 8.. -> L0A [8, 16], zZ */
+  for (int m = 0; m < 8; m++)
+    for (int k = 0; k < 16; k++)
+      CHECK(box[(k / 8 * 16 + m) * 8 + k % 8] == plane[(24 + 4 + k) * 8 + m]);
+  twin_barrier(TW_ALL);
+  twin_image(false, box, plane, 24, 16, 16, 0, 4, false); /* -> L0B [16, 16], Zn */
+  for (int k = 0; k < 16; k++)
+    for (int n = 0; n < 16; n++)
+      CHECK(box[(k / 8 * 16 + n) * 8 + k % 8] == plane[(n / 8 * 24 + 4 + k) * 8 + n % 8]);
+  CHECK(twin_end() == 0);
+  twin_image(false, box, plane, 24, 16, 16, 0, 4, true);
+  CHECK(strstr(twin_faults(), "is not modelled"));
+}
+
 static void dma(void) {
   numbers();
-  twin_begin(NULL);
+  twin_begin(NULL, 0, 0);
   float pad = -1;
   uint64_t pad_bits = 0;
   memcpy(&pad_bits, &pad, 4);
@@ -241,12 +413,15 @@ int main(void) {
   order();
   flags();
   between_cores();
+  order_between_cores();
+  memories();
   vector();
   casts();
   masks();
   rows_and_moves();
   sorting();
   product();
+  turning_loads();
   dma();
   return wrong != 0;
 }

@@ -25,12 +25,11 @@ template <> constexpr TwinType type_of<uint32_t>() { return TW_U32; }
 template <> constexpr TwinType type_of<int64_t>() { return TW_I64; }
 
 uint64_t pad_value, taken;
-int atomic_type = -1;
+int atomic_type = -1, image_rows;
 void *va[8][8];
 const uint8_t *gathered; /* the source of vgather: its 32-bit address is no address here */
 
 int pipe_of(pipe_t p) { return p == PIPE_FIX ? TW_FIX : p == PIPE_ALL ? TW_ALL : (int)p; }
-int core_of() { return g_coreType == AscendC::AIC_TYPE ? 0 : 1 + sub_block_idx; }
 
 } // namespace
 
@@ -77,7 +76,15 @@ PASSES(CheckFuncVecSelectImpl, VecSelectApiParams &, const char *)
 } // namespace AscendC
 
 void AscendCBufInit(uint8_t, uint8_t, uint8_t, uint64_t, uint64_t) {}
-void AscendCBufAbsAddr(uint8_t, uint64_t, uint64_t) {}
+void AscendCBufAbsAddr(uint8_t hardware, uint64_t at, uint64_t bytes)
+{
+  using AscendC::Hardware;
+  const struct { Hardware hardware; TwinMemory memory; } memories[] = {
+      {Hardware::UB, TW_UB}, {Hardware::L1, TW_L1}, {Hardware::L0A, TW_L0A}, {Hardware::L0B, TW_L0B},
+      {Hardware::L0C, TW_L0C}};
+  for (auto m : memories)
+    if (uint8_t(m.hardware) == hardware) twin_memory(m.memory, reinterpret_cast<void *>(at), bytes);
+}
 void AscendCQueCreate(uint8_t, uint8_t, uint8_t) {}
 uint16_t float16::Fp16T::FloatToFp16(const float &v) const { return twin_half(v); }
 uint16_t float16::Fp16T::Int32ToFp16(const int32_t &v) const { return twin_half(v); }
@@ -98,11 +105,8 @@ bfloat16::Bf16T &bfloat16::Bf16T::operator=(const Bf16T &o)
 void set_flag(pipe_t p, pipe_t q, event_t id) { twin_set_flag(pipe_of(p), pipe_of(q), id); }
 void wait_flag(pipe_t p, pipe_t q, event_t id) { twin_wait_flag(pipe_of(p), pipe_of(q), id); }
 void pipe_barrier(pipe_t p) { twin_barrier(pipe_of(p)); }
-void ffts_cross_core_sync(pipe_t, uint64_t config)
-{
-  twin_cross_set(core_of(), config >> 4 & 3, config >> 8 & 15);
-}
-void wait_flag_dev(int64_t id) { twin_cross_wait(core_of(), (int)id, 20000); }
+void ffts_cross_core_sync(pipe_t p, uint64_t config) { twin_cross_set(pipe_of(p), config >> 4 & 3, config >> 8 & 15); }
+void wait_flag_dev(int64_t id) { twin_cross_wait((int)id); }
 void set_ffts_base_addr(uint64_t) {}
 void set_mask_count() { twin_mask_count(); }
 void set_mask_norm() { twin_mask_norm(); }
@@ -386,17 +390,21 @@ NOT_USED(bfloat16_t, bfloat16_t, create_ca_matrix_bf16, create_cb_matrix_bf16)
   }
 #define LOADS(T) LOAD(T, load_cbuf_to_ca, true) LOAD(T, load_cbuf_to_cb, false)
 LOADS(half) LOADS(bfloat16_t) LOADS(float) LOADS(int8_t)
-#define NO_TURN(name)                                                                                                  \
-  void name(int8_t *, int8_t *, uint16_t, uint8_t, uint16_t, uint16_t, bool, uint16_t) { twin_not_modelled(#name); }
-NO_TURN(load_cbuf_to_ca_transpose) NO_TURN(load_cbuf_to_cb_transpose)
-#define NO_IMAGE(name)                                                                                                 \
-  void name(float *, float *, uint16_t, uint16_t, uint16_t, uint16_t, uint8_t, uint8_t, uint8_t, uint8_t, uint8_t,     \
-            uint8_t, bool, bool, bool, bool, uint16_t)                                                                 \
+#define TURN(name)                                                                                                     \
+  void name(int8_t *d, int8_t *s, uint16_t first, uint8_t n, uint16_t step, uint16_t gap, bool, uint16_t fractal_gap)  \
   {                                                                                                                    \
-    twin_not_modelled(#name);                                                                                          \
+    twin_load_square(1, d, s, first, n, step, gap, fractal_gap);                                                       \
   }
-NO_IMAGE(img2colv2_cbuf_to_ca) NO_IMAGE(img2colv2_cbuf_to_cb)
-void set_fmatrix(uint64_t) {}
+TURN(load_cbuf_to_ca_transpose) TURN(load_cbuf_to_cb_transpose)
+#define IMAGE(name, left)                                                                                              \
+  void name(float *d, float *s, uint16_t cols, uint16_t rows, uint16_t col, uint16_t row, uint8_t step_w,              \
+            uint8_t step_h, uint8_t w, uint8_t h, uint8_t, uint8_t, bool, bool, bool turn, bool, uint16_t)             \
+  {                                                                                                                    \
+    if (step_w != 1 || step_h != 1 || w != 1 || h != 1) twin_not_modelled(#name " with a filter");                     \
+    twin_image(left, d, s, image_rows, cols, rows, col, row, turn);                                                    \
+  }
+IMAGE(img2colv2_cbuf_to_ca, true) IMAGE(img2colv2_cbuf_to_cb, false)
+void set_fmatrix(uint64_t v) { image_rows = int(v & 0xffff) * int(v >> 16 & 0xffff); }
 
 /* ---- cube ---- */
 #define PRODUCT(C, T)                                                                                                  \

@@ -6,8 +6,13 @@
  *
  * A process is one core. Instructions run at once, in program order; what the order of the chip does not guarantee is
  * found by clocks: every pipe counts its instructions and knows how far it has seen the others (set_flag passes this on
- * to wait_flag, pipe_barrier merges it), every 16 bytes remember who wrote and read them last (the vendor's memories
- * start on 16). Pipe V does not order its own instructions; that takes a barrier. Memory is known by its address. */
+ * to wait_flag, pipe_barrier merges it), every 16 bytes of a core's memories remember who wrote and read them last (the
+ * vendor's memories start on 16). Pipe V does not order its own instructions; that takes a barrier. Memory is known by
+ * its address; where a core's memories and the tensors lie is told once, and an access elsewhere is a fault.
+ *
+ * Between cores the clocks go through a piece of shared memory: a flag carries what its setter's pipe had seen, of all
+ * cores; every element of a tensor remembers its last writer and its last three readers or adders. Cores that do not
+ * run together (blocks, one after another) are never ordered: on the chip they may run at once. */
 #ifndef TWIN_H
 #define TWIN_H
 
@@ -29,20 +34,36 @@ typedef enum { TW_EQ, TW_NE, TW_LT, TW_GT, TW_GE, TW_LE } TwinCompare;
 typedef enum { TW_NONE, TW_RINT, TW_FLOOR, TW_CEIL, TW_ROUND, TW_TRUNC, TW_ODD } TwinRound;
 
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
-void twin_begin(void *shared);              /* forgets everything; shared: flags between cores, or NULL */
+enum { TW_CUBE, TW_VECTOR0, TW_VECTOR1, TW_CORES }; /* the cores of a block */
+typedef enum { TW_UB, TW_L1, TW_L0A, TW_L0B, TW_L0C, TW_MEMORIES } TwinMemory;
+
+/* What the cores that run together share, in memory of this size that all of them see and the caller has zeroed. */
+size_t twin_shared_bytes(int blocks);
+/* first: number of the first block; cores: which of a block's are there. Before the cores begin. */
+void twin_share(void *shared, int first, int blocks, const bool cores[TW_CORES]);
+/* A tensor, before the cores begin: `room` bytes behind it are nobody's; shadow: zeroed memory that all cores see. */
+size_t twin_shadow_bytes(size_t bytes, int element_bytes);
+void twin_tensor(const char *name, const void *at, size_t bytes, size_t room, int element_bytes, void *shadow);
+/* Forgets everything but tensors. shared NULL: a core alone; block counts from the first. */
+void twin_begin(void *shared, int block, int core);
+void twin_memory(TwinMemory m, const void *at, size_t bytes); /* where the core's memories lie; all or none */
 int twin_end(void);                         /* flags left set are faults; the number of faults */
 const char *twin_faults(void);              /* one a line; at most the first 20 */
-size_t twin_shared_bytes(void);             /* memory shared by the cores of a block, zeroed by the caller */
+int twin_left(void *shared);                /* after all cores: flags between cores that nobody waited for are faults */
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
+enum { TW_READ, TW_WRITE, TW_ACCUMULATE };     /* additions to global memory do not mind each other's order */
 void twin_set_flag(int src, int dst, int id);  /* TwinPipe */
 void twin_wait_flag(int src, int dst, int id);
 void twin_barrier(int pipe);                   /* TW_ALL: every pipe */
-/* core: 0 cube, 1 and 2 vector; mode 2: for the cores of the other kind of the block */
-void twin_cross_set(int core, int mode, int flag);
-bool twin_cross_wait(int core, int flag, int milliseconds); /* false, and a fault: nobody set it */
-void twin_not_modelled(const char *intrinsic);  /* a fault that names it */
-void twin_touch(int pipe, const void *p, size_t bytes, bool writes); /* S: element accesses */
+/* A flag between cores, set when `pipe` has done what came before. mode 0: for all cores of the kind, when all of them
+ * have set it; 1: for both vector cores of the block, when both have; 2: for the other kind of the block, when the
+ * block's cores of this kind have. */
+void twin_cross_set(int pipe, int mode, int flag);
+bool twin_cross_wait(int flag);                /* false, and a fault: no core is left that could set it */
+void twin_not_modelled(const char *intrinsic); /* a fault that names it */
+void twin_issue(int pipe);                     /* the next instruction of a pipe begins; what it touches follows */
+void twin_touch(int pipe, const void *p, size_t bytes, int how);
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 uint16_t twin_half(double v); /* nearest, ties to even */
@@ -84,6 +105,11 @@ void twin_ub_gm(void *gm, const void *ub, int rows, uint32_t bytes, uint32_t ub_
 void twin_nd_nz(int size, void *l1, const void *gm, int rows, int cols, int pitch, int plane_rows);
 void twin_fill_l1(int size, void *l1, int columns, int blocks, int gap, uint64_t value);
 void twin_load(int size, void *l0, const void *l1, int first, int repeats, int step, int gap, bool transpose);
+/* Squares of 32 bytes x 32 rows (8 bits) or 16 x 16 (16 bits), transposed; steps in squares, gaps in fractals. */
+void twin_load_square(int size, void *l0, const void *l1, int first, int repeats, int step, int gap, int fractal_gap);
+/* 32 bits, a filter of one point on an NZ plane of l1_rows rows: the box [rows, cols] at (row, col). To L0A: itself, or
+ * with turn its transpose, as zZ; to L0B: itself as Zn. */
+void twin_image(bool to_l0a, void *l0, const void *l1, int l1_rows, int cols, int rows, int col, int row, bool turn);
 void twin_mad(TwinType t, void *c, const void *a, const void *b, int m, int k, int n, bool init, bool k_whole);
 /* pitch: elements between rows of GM. to: TW_F32, TW_F16, TW_BF16 of f32, TW_I32 of i32 */
 void twin_fix(TwinType from, TwinType to, void *gm, const void *c, int n, int m, uint32_t pitch, int plane_rows,
