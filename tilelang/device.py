@@ -246,6 +246,7 @@ def look(args):
 
 def _maker(kind, shape, dtype, where):
     """A function that makes a result: (the tensor, its address)."""
+    shape, dtype = stored(shape, dtype)
     if kind == "torch":
         import torch
 

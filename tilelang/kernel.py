@@ -25,7 +25,7 @@ from .errors import (
 )
 from .frontend.expr import Buffer, evaluate, show, sizes_in
 from .pass_config import PassConfigKey, read
-from .tensors import check, empty_like_kind, give_back, is_tensor, packed, view, what
+from .tensors import check, empty_like_kind, four_bits, give_back, is_tensor, packed, view, what
 
 # Called with each launch, its kernel and the arguments for the core, while do_bench looks on; None: nobody asks.
 LAUNCHES = contextvars.ContextVar("launches", default=None)
@@ -507,7 +507,10 @@ class Kernel(Debugging):
                 views.back += [put_back] * (i in self.written)
             if not is_tensor(obj):
                 raise ArgumentError(f"{self._who(i)} is {type(obj).__name__}, wanted a tensor {p!r}")
-            v = views[i] = view(obj, self._who(i))
+            v = view(obj, self._who(i))
+            if p.dtype == "int4":
+                v = four_bits(v, self._who(i), i in self.written or p.role == "out" or self.device != "sim")
+            views[i] = v
             check(v, self._who(i), p.dtype, None if self.loose else len(p.shape), cards=self.device != "sim")
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
@@ -596,7 +599,7 @@ class Kernel(Debugging):
         """A call's arguments as the core takes them."""
         args = [env[n] for n in self.sizes]
         for i, p in enumerate(self.params):
-            args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+            args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].core_shape)))
         return args
 
     def _run(self, env, views, scalars):

@@ -15,6 +15,11 @@ class View:
         self.address, self.shape, self.dtype, self.contiguous = address, tuple(shape), dtype, contiguous
         self.writable, self.device, self.kind, self.keep = writable, device, kind, keep
 
+    @property
+    def core_shape(self):
+        """The shape in elements of the core."""
+        return stored(self.shape, self.dtype)[0]
+
 
 def is_tensor(obj):
     """Does obj look like a tensor rather than a number?"""
@@ -150,6 +155,31 @@ def check(v, who, dtype, rank, cards=False):
         )
 
 
+def four_bits(v, who, in_place):
+    """The View of a tensor for an int4 parameter: bytes with two values, the first in the low half, along the last
+    dimension (int8 or uint8, half as long), or ml_dtypes.int4 (one a byte: a copy, so not `in_place`)."""
+    if v.dtype in ("int8", "uint8") and v.shape:
+        v.shape, v.dtype = (*v.shape[:-1], v.shape[-1] * 2), DType("int4")
+        return v
+    if v.dtype != "int4" or v.kind != "numpy":
+        raise ArgumentError(
+            f"{who} has dtype {v.dtype}, wanted int4",
+            "pass int8 or uint8 with two values a byte (the first in the low half), or a numpy array of ml_dtypes.int4",
+        )
+    if in_place or not v.shape or v.shape[-1] % 2:
+        raise ArgumentError(
+            f"{who} holds one int4 a byte, in the shape {v.shape}; the kernel takes two, here without a copy"
+            if in_place
+            else f"{who} has the shape {v.shape}: an odd number of int4 a row does not fill bytes",
+            "pass int8 with two values a byte, the first in the low half",
+        )
+    import numpy
+
+    bits = v.keep.astype(numpy.int8)
+    made = numpy.ascontiguousarray(bits[..., ::2] & 15 | bits[..., 1::2] << 4)
+    return View(made.ctypes.data if made.size else 0, v.shape, v.dtype, True, True, "cpu", "numpy", made)
+
+
 def packed(obj):
     """(a contiguous tensor with the elements of obj, what brings its elements back)."""
     if _is_torch(obj):
@@ -165,8 +195,14 @@ def packed(obj):
     return made, back
 
 
+def stored(shape, dtype):
+    """(shape, dtype) of the memory of a tensor: of int4 int8 with two values a byte."""
+    return ((*shape[:-1], shape[-1] // 2), DType("int8")) if dtype == "int4" else (shape, dtype)
+
+
 def empty_like_kind(kind, shape, dtype):
     """A new tensor in the caller's kind."""
+    shape, dtype = stored(shape, dtype)
     if kind == "torch":
         import torch
 

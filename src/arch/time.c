@@ -68,7 +68,8 @@ double *arch_time_field(ArchTime *t, const char *name) {
   return NULL;
 }
 
-/* Fractals: 16x16x16 of 16 bits and 16x16x32 of 8 bits take a cycle, 16x16x8 of 32 bits mmad_f32 cycles. */
+/* Fractals: 16x16x16 of 16 bits, 16x16x32 of 8 bits and 16x16x64 of 4 bits take a cycle,
+ * 16x16x8 of 32 bits mmad_f32 cycles. */
 double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k) {
   int64_t k0 = 32 / dtype_size(type);
   double each = dtype_size(type) == 4 ? t->mmad_f32 : 1;
@@ -76,7 +77,7 @@ double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int
 }
 
 double arch_mmad_rate(const ArchTime *t, DType type) {
-  return 2.0 * 16 * 16 * (32 / dtype_size(type)) / (dtype_size(type) == 4 ? t->mmad_f32 : 1);
+  return 2.0 * 16 * 16 * (32 / dtype_size(type)) * dtype_values(type) / (dtype_size(type) == 4 ? t->mmad_f32 : 1);
 }
 
 double arch_vector_rate(const Arch *a, DType type) { return (double)a->repeat_bytes / dtype_size(type); }

@@ -75,6 +75,7 @@ extern const char *const cmp_name[CMP_COUNT];
 extern const struct AttrInfo { const char *name; char value; } attr_info[ATTR_COUNT];
 static inline int dtype_size(DType t) { return dtype_info[t].bits / 8; }
 static inline bool dtype_is_float(DType t) { return dtype_info[t].cls == 'f'; }
+static inline int dtype_values(DType t) { return dtype_info[t].cls == 'p' ? 2 : 1; } /* numbers in one element */
 static inline int dtype_c0(DType t) { return 32 / dtype_size(t); } /* elements of a 32-byte block */
 
 /* ---- expressions --------------------------------------------------------------------------------------- */
@@ -199,7 +200,7 @@ typedef enum {
 typedef enum {
   RULE_ANY,   /* no relation */
   RULE_SAME,  /* all operands one dtype */
-  RULE_MMAD,  /* A and B one dtype, the accumulator what arch_product says: f32, or i32 for i8 */
+  RULE_MMAD,  /* A and B one dtype, the accumulator what arch_product says: f32, or i32 for i8 and i4x2 */
   RULE_FIX,   /* f32 -> f32 f16 bf16;  i32 -> i32 */
   RULE_ARITH, /* SAME; vector hardware of A2/A3: f16 f32 i16 i32 */
   RULE_FLOAT, /* SAME; f16 f32 */
@@ -211,6 +212,7 @@ typedef enum {
   RULE_SEL,   /* mask: u8; a, b, dst: f16 f32 */
   RULE_MOVED, /* SAME, 16 or 32 bits; a tile of bits: u16 or u32 */
   RULE_INDEX, /* a, dst: SAME, 16 or 32 bits; b: i32 u32 */
+  RULE_PACK,  /* one side i4x2, the other f16 */
   RULE_SCORE  /* score, dst: SAME, f16 f32; index: i32 u32 */
 } DTypeRule; /* the dtype lists hold at the lowered level; at source level any dtype is legalised */
 

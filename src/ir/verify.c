@@ -227,6 +227,12 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
                   sname(b));
     diag_fix(v->d, g, "move the tile to UB or GM first");
   }
+  if (dtype_values(b->type) > 1) {
+    Diag *g = bad(v, PACKED, "an element of %%%s is accessed, whose dtype %s holds two int4 in a byte", b->name,
+                  dtype_info[b->type].name);
+    diag_fix(v->d, g, "convert the tile to f16 first (T.copy to a float16 tile)");
+    return;
+  }
   bool clamps = v->par && b->space == SPACE_GM; /* becomes a copy, which keeps to the end of the tensor */
   for (int i = 0; i < b->rank; i++) {
     int64_t reach;

@@ -181,12 +181,12 @@ static void check_mmad_dtypes(Verifier *v, const IrStmt *s) {
   DType a = s->args[0].region.buf->type, b = s->args[1].region.buf->type, c = s->args[2].region.buf->type;
   bool legal = a == b;
   if (v->lowered)
-    legal &= dtype_is_float(a) ? c == DT_F32 : a == DT_I8 && c == DT_I32; /* which floats: arch_product */
+    legal &= dtype_is_float(a) ? c == DT_F32 : (a == DT_I8 || a == DT_I4X2) && c == DT_I32; /* floats: arch_product */
   if (legal) return;
   Diag *g = bad(v, MMAD_DTYPE, "'%s' multiplies %%%s %s by %%%s %s into %%%s %s; the cube does not", oname(s),
                 s->args[0].region.buf->name, tname(a), s->args[1].region.buf->name, tname(b),
                 s->args[2].region.buf->name, tname(c));
-  diag_fix(v->d, g, "use one float dtype twice into f32, or i8 twice into i32");
+  diag_fix(v->d, g, "use one float dtype twice into f32, or i8 or i4x2 twice into i32");
 }
 
 static void check_fix_dtypes(Verifier *v, const IrStmt *s) {
@@ -255,8 +255,45 @@ static void check_mask_dtype(Verifier *v, const IrStmt *s, int i) {
   diag_fix(v->d, g, "allocate the mask as u8, one bit an element");
 }
 
+/* Numbers that lie two in an element: what may be done with them. */
+static bool check_packed(Verifier *v, const IrStmt *s) {
+  static const uint8_t takes[OP_COUNT] = {
+      [OP_COPY] = 1,      [OP_FILL] = 1,      [OP_GEMM] = 1,     [OP_MMAD] = 1, [OP_UNPACK4] = 1, [OP_PACK4] = 1,
+      [OP_GM_TO_L1] = 1,  [OP_GM_TO_UB] = 1,  [OP_UB_TO_GM] = 1, [OP_MOVE] = 1, [OP_L1_FILL] = 1,
+      [OP_L1_TO_L0A] = 1, [OP_L1_TO_L0B] = 1};
+  for (int i = 0; i < s->n_args; i++) {
+    const IrRegion *r = s->args[i].kind == ARG_REGION ? &s->args[i].region : NULL;
+    if (!r || dtype_values(r->buf->type) == 1) continue;
+    bool left = s->op == OP_GEMM && i == 0, right = s->op == OP_GEMM && i == 1;
+    bool along_k = !(left && ir_attr(s, ATTR_TRANS_A)) && !(right && !ir_attr(s, ATTR_TRANS_B));
+    bool load = s->op == OP_L1_TO_L0A || s->op == OP_L1_TO_L0B;
+    along_k &= !load || (ir_attr(s, ATTR_TRANS) != NULL) == (s->op == OP_L1_TO_L0B);
+    bool converts = s->op == OP_COPY && s->args[0].region.buf->type != s->args[1].region.buf->type;
+    bool turns = s->op == OP_COPY && ir_attr(s, ATTR_TRANS);
+    if (takes[s->op] && along_k && !converts && !turns) continue;
+    Diag *g = bad(v, PACKED, "'%s' on %%%s of %s, which holds two int4 in a byte%s", oname(s), r->buf->name,
+                  tname(r->buf->type), along_k ? "" : ": the two must lie along k");
+    diag_fix(v->d, g, "%s",
+             !along_k ? "take the left operand as [m, k] and the right one as [n, k], transposed"
+                      : "copy it, multiply it, or convert it to f16 and back (unpack4, pack4)");
+    return false;
+  }
+  return true;
+}
+
+static void check_pack_dtypes(Verifier *v, const IrStmt *s) {
+  const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
+  bool un = s->op == OP_UNPACK4;
+  if (a->type == (un ? DT_I4X2 : DT_F16) && b->type == (un ? DT_F16 : DT_I4X2)) return;
+  Diag *g = bad(v, SAME_DTYPE, "'%s' from %%%s of dtype %s to %%%s of dtype %s", oname(s), a->name, tname(a->type),
+                b->name, tname(b->type));
+  diag_fix(v->d, g, "it goes from %s", un ? "i4x2 to f16" : "f16 to i4x2");
+}
+
 static void check_dtypes(Verifier *v, const IrStmt *s) {
+  if (!check_packed(v, s)) return;
   switch (op_info[s->op].dtypes) {
+  case RULE_PACK: check_pack_dtypes(v, s); return;
   case RULE_ANY:
   case RULE_CAST: return;
   case RULE_MMAD: check_mmad_dtypes(v, s); return;
@@ -534,6 +571,8 @@ static void check_moved_counts(Verifier *v, const IrStmt *s) {
   case OP_GATHER: bad_count(v, s, 3, b, "one for each offset"); return;
   case OP_GATHERB: bad_count(v, s, 2, b < 0 ? -1 : b * (32 / size), "one block of 32 bytes for each offset"); return;
   case OP_GATHER_MASK: check_mask_count(v, s); return;
+  case OP_UNPACK4: bad_count(v, s, 1, a < 0 ? -1 : 2 * a, "two for each byte"); return;
+  case OP_PACK4: bad_count(v, s, 0, dst < 0 ? -1 : 2 * dst, "two for each byte"); return;
   case OP_SORT32:
     bad_count(v, s, 1, a, "one index for each score");
     bad_count(v, s, 2, a < 0 ? -1 : a * (8 / size), "8 bytes for each score");
@@ -583,6 +622,8 @@ static void check_shapes(Verifier *v, const IrStmt *s) {
   case OP_GATHER:
   case OP_GATHERB:
   case OP_GATHER_MASK:
+  case OP_UNPACK4:
+  case OP_PACK4:
   case OP_SORT:
   case OP_SORT32:
   case OP_MERGE2:
@@ -833,7 +874,8 @@ static void check_mmad_limit(Verifier *v, const IrStmt *s) {
     const IrRegion *r = &s->args[i].region;
     check_fractal_start(v, s, r);
     for (int d = 0; d < r->buf->rank; d++) {
-      if (const_or(r->ext[d]) <= 4095) continue;
+      bool k = d == r->buf->rank - 1 - i && i < 2;
+      if (const_or(r->ext[d]) * (k ? dtype_values(r->buf->type) : 1) <= 4095) continue;
       Diag *g = bad(v, MMAD_LIMIT, "'mmad' with operand %s; one instruction takes 4095", operand_text(v, r));
       diag_fix(v->d, g, "cut the product into pieces");
       return;
@@ -855,6 +897,8 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
   case OP_GATHER:
   case OP_GATHERB:
   case OP_GATHER_MASK:
+  case OP_UNPACK4:
+  case OP_PACK4:
   case OP_SORT32:
   case OP_MERGE2:
   case OP_MERGE3:

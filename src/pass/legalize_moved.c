@@ -2,9 +2,10 @@
  * sums and maxima.
  *
  * Their instructions work on runs. An operand that is no run, does not start on 32 bytes or shares bytes with the
- * result is copied into scratch first; a result likewise, and moved home afterwards. Elements of 8 bits go through f16,
- * of 64 bits element by element. A matrix whose sides are no multiples of 16 is transposed in padded scratch. A running
- * sum along the last axis is one along the first axis of the transposed tile, where whole rows are added. */
+ * result is copied into scratch first; a result likewise, and moved home afterwards. Conversions between int4 in pairs
+ * and f16 (unpack4, pack4) go row by row instead. Elements of 8 bits go through f16, of 64 bits element by element. A
+ * matrix whose sides are no multiples of 16 is transposed in padded scratch. A running sum along the last axis is one
+ * along the first axis of the transposed tile, where whole rows are added. */
 #include "legalize.h"
 
 #include <string.h>
@@ -189,6 +190,38 @@ static void gather_mask(Lg *g) {
   send_home(g, &out);
 }
 
+/* ---- unpack4, pack4 ----------------------------------------------------------------------------------------- */
+
+/* One instruction where both operands are runs, else one for each row. */
+static void pack(Lg *g) {
+  const IrStmt *s = g->s;
+  IrRegion r[2] = {s->args[0].region, s->args[1].region};
+  Nest n[2];
+  Opd o[2];
+  IrBlock *saved[IR_MAX_RANK], *before = g->out;
+  for (int i = 0; i < 2; i++)
+    if (!lg_nest(g, &r[i], &n[i], &o[i])) return;
+  bool runs = lg_is_dense(g, &n[0], &o[0]) && lg_is_dense(g, &n[1], &o[1]), rows = runs || n[0].n == n[1].n;
+  for (int d = 0; d < n[0].n - 1 && !runs && rows; d++) {
+    rows = lg_same(g, n[0].ext[d], n[1].ext[d]);
+    IrExpr *at = ir_var(g->k, lg_loop(g, "row", n[0].ext[d], &saved[d]));
+    for (int i = 0; i < 2; i++) {
+      r[i].off[o[i].dim[d]] = ir_binary(g->k, EX_ADD, r[i].off[o[i].dim[d]], at);
+      r[i].ext[o[i].dim[d]] = ir_i32(g->k, 1);
+    }
+  }
+  for (int i = 0; i < 2 && rows && !runs; i++) rows = lg_nest(g, &r[i], &n[i], &o[i]) && lg_is_dense(g, &n[i], &o[i]);
+  if (!rows) {
+    lg_refuse(g, "takes tiles of the same rows, each starting on 32 bytes",
+              "make the rows a multiple of 64 int4, or convert whole buffers");
+    return;
+  }
+  IrStmt *made = ir_new_op(g->k, s->op, g->loc, 2, (IrArg[]){region_arg(&r[0]), region_arg(&r[1])});
+  if (ir_attr(s, ATTR_MODE)) ir_set_attr(g->k, made, ATTR_MODE, ir_attr(s, ATTR_MODE));
+  ir_append(g->out, made);
+  g->out = before;
+}
+
 /* ---- transpose ---------------------------------------------------------------------------------------------- */
 
 static Nest swapped(const Nest *n) {
@@ -371,8 +404,8 @@ static void running(Lg *g) {
 }
 
 bool lg_is_moved(StmtOp op) {
-  return op == OP_GATHER || op == OP_GATHERB || op == OP_GATHER_MASK || op == OP_TRANSPOSE || op == OP_CUMSUM ||
-         op == OP_CUMMAX;
+  return op == OP_GATHER || op == OP_GATHERB || op == OP_GATHER_MASK || op == OP_UNPACK4 || op == OP_PACK4 ||
+         op == OP_TRANSPOSE || op == OP_CUMSUM || op == OP_CUMMAX;
 }
 
 void lg_moved(Lg *g) {
@@ -380,6 +413,8 @@ void lg_moved(Lg *g) {
   case OP_GATHER: gather(g); return;
   case OP_GATHERB: gatherb(g); return;
   case OP_GATHER_MASK: gather_mask(g); return;
+  case OP_UNPACK4:
+  case OP_PACK4: pack(g); return;
   case OP_TRANSPOSE: transpose(g); return;
   default: running(g);
   }

@@ -475,8 +475,9 @@ static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
   Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "the cube of %s does not multiply %s by %s into %s",
                      c->p->arch->name, dtype_info[t[0]].name, dtype_info[t[1]].name, dtype_info[t[2]].name);
   bool fp8 = arch_product(c->p->arch, DT_E4M3) != DTYPE_COUNT;
-  diag_fix(c->p->diags, g, "float16, bfloat16%s and float32 operands accumulate in float32, int8 in int32",
-           fp8 ? ", float8_e4m3fn, float8_e5m2" : "");
+  bool int4 = arch_product(c->p->arch, DT_I4X2) != DTYPE_COUNT;
+  diag_fix(c->p->diags, g, "float16, bfloat16%s and float32 operands accumulate in float32, int8%s in int32",
+           fp8 ? ", float8_e4m3fn, float8_e5m2" : "", int4 ? " and int4" : "");
   return false;
 }
 
@@ -488,6 +489,7 @@ static void choose_tiling(Ctx *c, Tiling *t, DType type) {
   t->nt = min_i64(t->n, 256);
   int64_t widest = round_up(max_i64(t->mt, t->nt), 16);
   int64_t most = max_i64(half / (widest * size) / c0 * c0, c0);
+  most = min_i64(most, c->p->arch->max_mmad / dtype_values(type) / c0 * c0);
   if (t->k <= most) {
     t->kt = t->k;
     return;

@@ -152,6 +152,8 @@ static void check_op(Share *h, const IrStmt *s) {
   case OP_GATHER:
   case OP_GATHERB:
   case OP_GATHER_MASK:
+  case OP_UNPACK4:
+  case OP_PACK4:
   case OP_SORT:
   case OP_SORT32:
   case OP_MERGE2:

@@ -6,7 +6,7 @@
  * mmad unpacks both operands to f32 panels in scratch memory - A as 16x16 fractals [rows/16][k/16][16][16], B as
  * [cols/16][k][16] - and runs a register-blocked kernel of the host over them. Every element of C adds its products in
  * order of k with one rounding a step; products of f16 and fp8 are exact in f32, those of bf16 and f32 are fused into
- * the addition. i8 multiplies in i32. */
+ * the addition. i8 and int4 multiply in i32; int4 lie in pairs along k, an element of a buffer is a byte with two. */
 #include "machine.h"
 
 #include <string.h>
@@ -23,6 +23,8 @@ static bool legal_load(Core *c, Entry *e, Space space, Layout layout) {
   if (s->layout != LAYOUT_NZ || d->layout != layout || !s->fractal || !d->fractal)
     return op_refuse(c, e->inst, "L1 must be nz, L0A zz and L0B zn");
   if (s->type != d->type) return op_refuse(c, e->inst, "a load into L0 does not convert");
+  if (dtype_values(s->type) > 1 && trans != (space == SPACE_L0B))
+    return op_refuse(c, e->inst, "two numbers of an element must lie along k: A is [m, k], B [n, k] with trans");
   if ((trans ? v->cols : v->rows) != w->rows || (trans ? v->rows : v->cols) != w->cols)
     return op_refuse(c, e->inst,
                      trans ? "the box of L1 is not the transposed shape of L0"
@@ -129,9 +131,9 @@ static bool legal_mmad(Core *c, Entry *e) {
   if (va->rows != vd->rows || vb->cols != vd->cols || va->cols != vb->rows)
     return op_refuse(c, e->inst, "the shapes do not agree: A is [m, k], B is [k, n], C is [m, n]");
   if (op_over_limit(c, e->inst, "m", va->rows, most) || op_over_limit(c, e->inst, "n", vb->cols, most) ||
-      op_over_limit(c, e->inst, "k", va->cols, most))
+      op_over_limit(c, e->inst, "k", va->cols * dtype_values(a->type), most))
     return false;
-  if ((ceil_div(va->rows, 16) + ceil_div(vb->cols, 16)) * 16 * 32 * (int64_t)sizeof(float) > SCRATCH)
+  if ((ceil_div(va->rows, 16) + ceil_div(vb->cols, 16)) * 16 * 64 * (int64_t)sizeof(float) > SCRATCH)
     return op_refuse(c, e->inst, "the tile is too large");
   const int64_t at[6] = {va->r0, va->c0, vb->r0, vb->c0, vd->r0, vd->c0},
                 unit[6] = {a->frow, a->fcol, b->frow, b->fcol, 16, 16};
@@ -233,27 +235,37 @@ static void mmad_tile(const Step *s, int64_t i, int64_t j, int fractals, bool in
   }
 }
 
-static void mmad_i8(const Step *s, bool init) {
+/* Number x of line `line` of a row of 8-bit fractals that starts at p: C0 elements a line. */
+static int32_t whole_at(DType t, const uint8_t *p, int64_t line, int64_t x) {
+  int64_t values = dtype_values(t), at = x / values;
+  uint8_t b = p[at / 32 * FRACTAL + line * 32 + at % 32];
+  if (values == 1) return (int8_t)b;
+  return (int32_t)((uint32_t)(x % 2 ? b >> 4 : b & 15) ^ 8) - 8;
+}
+
+/* The same in i32, for i8 and for int4 in pairs; what the views count are elements. */
+static void mmad_whole(const Step *s, bool init) {
   const HostKernels *h = s->c->m->sim->host;
+  DType type = s->a->type;
   int32_t *a = (int32_t *)(void *)s->pa, *b = (int32_t *)(void *)s->pb, t[256];
-  int64_t k = s->kn, fm = ceil_div(s->vd->rows, 16), fn = ceil_div(s->vd->cols, 16);
-  for (int64_t j = 0; j < fn; j++) {
-    for (int64_t x = 0; x < k; x++) {
-      int64_t at = s->vb->r0 + s->k0 + x;
-      const int8_t *f = (const int8_t *)buf_ptr(s->c, s->b, s->vb->off + l0_offset(s->b, at / 32, s->vb->c0 / 16 + j));
-      for (int64_t col = 0; col < 16; col++) b[x * 16 + col] = f[col * 32 + at % 32];
-    }
+  int64_t values = dtype_values(type), k = s->kn * values, fm = ceil_div(s->vd->rows, 16);
+  int64_t a0 = (s->va->c0 + s->k0) * values, b0 = (s->vb->r0 + s->k0) * values;
+  int64_t c0 = 32 * values, b_row = s->b->pcol / 16 * FRACTAL; /* numbers and bytes from one fractal to the next in k */
+  for (int64_t i = 0; i < fm; i++) {
+    const uint8_t *f = buf_ptr(s->c, s->a, s->va->off + l0_offset(s->a, s->va->r0 / 16 + i, 0));
+    for (int64_t x = 0; x < k; x++)
+      for (int64_t r = 0; r < 16; r++) a[(i * k + x) * 16 + r] = whole_at(type, f, r, a0 + x);
+  }
+  for (int64_t j = 0; j < ceil_div(s->vd->cols, 16); j++) {
+    const uint8_t *f = buf_ptr(s->c, s->b, s->vb->off + (s->vb->c0 / 16 + j) * FRACTAL);
+    for (int64_t x = 0; x < k; x++)
+      for (int64_t n = 0; n < 16; n++)
+        b[x * 16 + n] = whole_at(type, f + (b0 + x) / c0 * b_row, n, (b0 + x) % c0);
     for (int64_t i = 0; i < fm; i++) {
-      for (int64_t x = 0; x < k; x++) {
-        int64_t at = s->va->c0 + s->k0 + x;
-        const int8_t *f =
-            (const int8_t *)buf_ptr(s->c, s->a, s->va->off + l0_offset(s->a, s->va->r0 / 16 + i, at / 32));
-        for (int64_t r = 0; r < 16; r++) a[x * 16 + r] = f[r * 32 + at % 32];
-      }
       int64_t rows = min_i64(16, s->vd->rows - i * 16), cols = min_i64(16, s->vd->cols - j * 16);
       uint8_t *c = buf_ptr(s->c, s->d, s->vd->off + nz_offset(s->d, s->vd->r0 + i * 16, s->vd->c0 + j * 16));
       memcpy(t, c, sizeof t);
-      h->mmad_i8(t, a, b, k, init);
+      h->mmad_i8(t, a + i * k * 16, b, k, init);
       for (int64_t r = 0; r < rows; r++) memcpy(c + r * 64, t + r * 16, (size_t)cols * 4);
     }
   }
@@ -274,9 +286,10 @@ static void exec_mmad(Core *c, const Entry *e) {
             NULL,
             {0}};
   const HostKernels *h = c->m->sim->host;
-  int64_t m = s.vd->rows, n = s.vd->cols, k = s.va->cols, fm = ceil_div(m, 16), fn = ceil_div(n, 16);
+  int64_t m = s.vd->rows, n = s.vd->cols, k = s.va->cols, values = dtype_values(s.a->type);
+  int64_t fm = ceil_div(m, 16), fn = ceil_div(n, 16);
   /* Steps of k whose panels fit the scratch memory and the cache. */
-  int64_t most = SCRATCH / (int64_t)sizeof(float) / ((fm + fn) * 16) / 32 * 32, step = min_i64(256, most);
+  int64_t most = SCRATCH / (int64_t)sizeof(float) / ((fm + fn) * 16 * values) / 32 * 32, step = min_i64(256, most);
   bool fp8 = s.a->size == 1 && dtype_is_float(s.a->type), exact = s.a->type == DT_F16 || fp8;
   for (int x = 0; fp8 && x < 256; x++) s.fp8[x] = (float)scalar_load(s.a->type, &(uint8_t){(uint8_t)x}).f;
   for (s.k0 = 0; s.k0 < k; s.k0 += step) {
@@ -284,9 +297,9 @@ static void exec_mmad(Core *c, const Entry *e) {
     s.kn = min_i64(step, k - s.k0);
     s.kf = ceil_div(s.kn, 16);
     s.pa = (float *)(void *)c->m->scratch;
-    s.pb = s.pa + fm * s.kf * 256;
-    if (s.a->type == DT_I8) {
-      mmad_i8(&s, init);
+    s.pb = s.pa + fm * s.kf * 256 * values;
+    if (!dtype_is_float(s.a->type)) {
+      mmad_whole(&s, init);
       continue;
     }
     for (int64_t i = 0; i < fm; i++) unpack_a(&s, i);

@@ -4,7 +4,7 @@
  * what is read is known when the instruction runs: an offset outside of the source region, or one that is not a
  * multiple of what it addresses, is a fault and its element stays as it was. `gather_mask` packs chosen elements to
  * the front of its result; behind them the result stays as it was. `transpose` works on matrices of 16 by 16
- * squares. */
+ * squares. `unpack4` and `pack4` convert between bytes of two int4 and f16. */
 #include "machine.h"
 
 #include <string.h>
@@ -230,15 +230,58 @@ static void exec_transpose(Core *c, const Entry *e) {
       memmove(dst + k * dp + r * size, src + r * sp + k * size, (size_t)size);
 }
 
+/* ---- unpack4, pack4 ----------------------------------------------------------------------------------------- */
+
+static bool legal_pack(Core *c, Entry *e) {
+  const Inst *i = e->inst;
+  bool un = i->op == OP_UNPACK4;
+  for (int a = 0; a < 2; a++) {
+    if (!i->arg[a].buf) return op_refuse(c, i, "both operands must be regions");
+    if (!op_in_space(c, i, a, SPACE_UB)) return false;
+    if (arg_buf(c, i, a)->type != ((a == 0) == un ? DT_I4X2 : DT_F16))
+      return op_refuse(c, i, un ? "it converts i4x2 to f16" : "it converts f16 to i4x2");
+    if (op_misaligned(c, i, a, "the byte address", start_of(c, e, a), BLOCK)) return false;
+    if (!legal_flat(c, e, a)) return false;
+  }
+  if (arch_product(c->m->sim->arch, DT_I4X2) == DTYPE_COUNT) return no_dtype(c, i, DT_I4X2);
+  if (e->v[un].count != 2 * e->v[!un].count) return op_refuse(c, i, "there must be two f16 for each byte");
+  return apart(c, e, 0, size_of(c, e, 0));
+}
+
+static void touch_pack(Toucher *t, const Entry *e) {
+  touch_run(t, e, 0, TOUCH_READ);
+  touch_run(t, e, 1, TOUCH_WRITE);
+}
+
+static void exec_pack(Core *c, const Entry *e) {
+  const uint8_t *src = bytes_of(c, e, 0);
+  uint8_t *dst = bytes_of(c, e, 1);
+  int8_t pair[2];
+  uint16_t value[2];
+  for (int64_t k = 0; k < e->v[e->inst->op != OP_UNPACK4].count; k++) {
+    if (e->inst->op == OP_UNPACK4) {
+      for (int x = 0; x < 2; x++) value[x] = f32_to_f16((float)((src[k] >> 4 * x & 15) ^ 8) - 8);
+      memcpy(dst + 4 * k, value, 4);
+      continue;
+    }
+    convert(pair, DT_I8, src + 4 * k, DT_F16, 2, (CastMode)e->inst->cast);
+    for (int x = 0; x < 2; x++) pair[x] = (int8_t)(pair[x] < -8 ? -8 : pair[x] > 7 ? 7 : pair[x]);
+    dst[k] = (uint8_t)((pair[0] & 15) | pair[1] << 4);
+  }
+}
+
 const OpImpl *impl_gather(StmtOp op) {
   static const OpImpl gather = {legal_gather, touch_gather, exec_gather},
                       gather_mask = {legal_gather_mask, touch_gather_mask, exec_gather_mask},
-                      transpose = {legal_transpose, touch_transpose, exec_transpose};
+                      transpose = {legal_transpose, touch_transpose, exec_transpose},
+                      pack = {legal_pack, touch_pack, exec_pack};
   switch (op) {
   case OP_GATHER:
   case OP_GATHERB: return &gather;
   case OP_GATHER_MASK: return &gather_mask;
   case OP_TRANSPOSE: return &transpose;
+  case OP_UNPACK4:
+  case OP_PACK4: return &pack;
   default: return NULL;
   }
 }

@@ -168,9 +168,10 @@ static double cycles_of(const Clock *k, const Core *c, const Entry *e, const Arc
 }
 
 /* Multiplications and additions of a product; one for each element that a vector instruction makes. */
-static int64_t ops_of(const Entry *e) {
+static int64_t ops_of(const Core *c, const Entry *e) {
   const View *v = e->v;
-  if (e->inst->op == OP_MMAD) return 2 * v[2].rows * v[2].cols * v[0].cols;
+  if (e->inst->op == OP_MMAD)
+    return 2 * v[2].rows * v[2].cols * v[0].cols * dtype_values(arg_buf(c, e->inst, 0)->type);
   return e->inst->pipe == PIPE_V ? v[e->inst->n_args - 1].count : 0;
 }
 
@@ -207,7 +208,7 @@ bool price_of(Clock *k, Core *c, const Inst *i, Price *out) {
     if (k->opt->copy_only && i->pipe == PIPE_FIX) out->gm.head = 0;
     return true;
   }
-  out->ops = runs ? ops_of(&e) : 0;
+  out->ops = runs ? ops_of(c, &e) : 0;
   out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
   if (!out->is_gm && p->n_keys >= 0) remember(p, c, out);
   return runs;

@@ -94,8 +94,8 @@ def test_int4_weights():
     a, w = values((m, k), "int8"), rng.integers(-8, 8, (n, k)).astype("int8")
     packed = ((w[:, ::2] & 15) | ((w[:, 1::2] & 15) << 4)).astype("uint8")
     np.testing.assert_array_equal(four_bits(m, n, k)(a, packed), a.astype("int32") @ w.astype("int32").T)
-    with pytest.raises(tilelang.CompileError, match="T.int4 is refused: there are no elements smaller than a byte"):
-        T.int4
+    with pytest.raises(tilelang.CompileError, match="T.uint4 is refused: of the elements smaller than a byte"):
+        T.uint4
 
 
 @tilelang.jit(out_idx=[-1])

@@ -8,12 +8,15 @@ Functions go through float32, as the chip's do. NaN is always the one quiet NaN 
 
 import numpy as np
 
+from ..errors import ArgumentError
 from ..language.dtypes import numpy_dtype
 
 _NUMPY = {}
 
 
 def np_dtype(dtype):
+    if dtype == "int4":
+        raise ArgumentError("int4 is not interpreted: only the simulator runs it", "kernel(*args), or take int8 here")
     found = _NUMPY.get(dtype)
     if found is None:
         found = _NUMPY[dtype] = numpy_dtype(dtype)

@@ -23,6 +23,7 @@ from .expr import (
     binary,
     cast,
     describe,
+    half,
     shape_text,
     show,
     subtract,
@@ -386,6 +387,9 @@ class Printer:
     def __init__(self, b):
         self.b = b
         self.names, self.taken, self.syms = {}, set(), {}
+        tensors = [p for p in b.params if isinstance(p, Buffer)]
+        self.even = {getattr(p.shape[-1], "name", None) for p in tensors if p.dtype == "int4"}
+        self.at = b.where  # of the statement that is being printed
 
     def name(self, thing):
         if isinstance(thing, Var) and thing.kind == "sym":
@@ -420,17 +424,34 @@ class Printer:
     def expr(self, e):
         return show(e, 0, self.name)
 
+    def sizes(self, buf, sizes, what="a size"):
+        """Offsets, extents or sizes of a buffer in its elements: of int4, two of which are one, half of the last."""
+        if buf.dtype != "int4":
+            return sizes
+        last = half(sizes[-1], self.even)
+        if last is None:
+            fail(
+                1011,
+                f"{show(sizes[-1])} is {what} in the last dimension of {describe(buf)}, where two int4 share a byte: "
+                "it is not known to be even",
+                fix="write it as a multiple of an even number, such as k * 64",
+                at=self.at,
+            )
+        return [*sizes[:-1], last]
+
     def region(self, r):
         name = self.name(r.buf)
         whole = all(isinstance(o, int) and o == 0 for o in r.off)
         if whole and all(isinstance(d := subtract(e, s), int) and d == 0 for e, s in zip(r.ext, r.buf.shape)):
             return name
-        return f"{name}[{', '.join(f'{self.expr(o)} +: {self.expr(e)}' for o, e in zip(r.off, r.ext))}]"
+        off, ext = self.sizes(r.buf, r.off, "an offset"), self.sizes(r.buf, r.ext)
+        return f"{name}[{', '.join(f'{self.expr(o)} +: {self.expr(e)}' for o, e in zip(off, ext))}]"
 
     def head(self, s):
         if s.kind == "alloc":
             b = s.head[1]
-            text = f"alloc {self.name(b)}: {b.space} {b.dtype.ir}[{', '.join(self.expr(d) for d in b.shape)}]"
+            shape = ", ".join(self.expr(d) for d in self.sizes(b, b.shape))
+            text = f"alloc {self.name(b)}: {b.space} {b.dtype.ir}[{shape}]"
             text += f" view({self.name(b.view)})" if b.view is not None else ""
             return text if b.addr is None else f"{text} at {b.addr}"
         out = []
@@ -448,6 +469,7 @@ class Printer:
     def block(self, stmts, pad, out):
         for s in stmts:
             number, line, col = s.loc
+            self.at = (self.paths[number - 1], line, col)
             at = f" @{line}:{col}" if number == 1 else f" @{number}:{line}:{col}"
             if s.body is None:
                 out.append(f"{pad}{self.head(s)}{at}")
@@ -462,6 +484,7 @@ class Printer:
     def module(self, marks):
         b = self.b
         b.loc(b.where)
+        self.paths = list(b.files)
         head = []
         for p in b.params:  # sizes first: the shapes of the tensors name them
             for s in p.shape if isinstance(p, Buffer) else ():
@@ -471,7 +494,8 @@ class Printer:
         for p in b.params:
             if isinstance(p, Buffer):
                 mark = marks.get(id(p)) or ""
-                shape = ", ".join(self.expr(s) for s in p.shape)
+                self.at = p.at or b.where
+                shape = ", ".join(self.expr(s) for s in self.sizes(p, p.shape))
                 head.append(f"{self.name(p)}: gm {p.dtype.ir}[{shape}]{' ' + mark if mark else ''}")
             else:
                 head.append(f"{self.name(p)}: {p.dtype.ir}")

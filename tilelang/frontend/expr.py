@@ -584,6 +584,23 @@ def as_index(v, what="an index"):
     fail(1011, f"{describe(v)} is not {what}", fix="use `//` for integer division" if isinstance(n, float) else None)
 
 
+def half(e, even=()):
+    """e // 2 of an int or Expr that is even whatever its variables are (sizes named in `even` are); else None."""
+    n = value_of(e)
+    if n is not None:
+        return None if n % 2 else n // 2
+    if e.op == "var":
+        return binary("//", e, wrap(2, e.dtype)) if e.kind == "sym" and e.name in even else None
+    if e.op not in ("+", "-", "*", "min", "max"):
+        return None
+    a, b = (half(x, even) for x in e.args)
+    if e.op == "*":
+        pair = (e.args[0], b) if b is not None else (a, e.args[1])
+    else:
+        pair = (a, b)
+    return None if None in pair else as_index(binary(e.op, *(wrap(x, e.dtype) for x in pair)))
+
+
 def interval(e):
     """(least, greatest) value of an integer expression of indices, or None."""
     if e.dtype.is_float:

@@ -21,6 +21,7 @@ from .dtypes import (
     float16,
     float32,
     half,
+    int4,
     int8,
     int16,
     int32,

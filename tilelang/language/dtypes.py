@@ -18,6 +18,7 @@ IR_NAME = {
     "bool": "bool",
     "float8_e4m3fn": "e4m3",
     "float8_e5m2": "e5m2",
+    "int4": "i4x2",  # an element of the core is a byte with two: the printer halves the last dimension
 }
 
 _BITS = {"bool": 8, "float8_e4m3fn": 8, "float8_e5m2": 8, "bfloat16": 16}
@@ -43,6 +44,7 @@ _ALIAS = {
     "tfloat32": "float32",  # the cube multiplies float32 in full
     "tf32": "float32",
 }
+_ALIAS["int4b_t"] = _ALIAS["i4"] = "int4"
 for _long, _short in IR_NAME.items():
     _ALIAS.setdefault(_short, _long)
 
@@ -72,7 +74,8 @@ class DType(str):
 
     @property
     def itemsize(self):
-        return self.bits // 8
+        """Bytes of an element; of int4, two of which share a byte, 1."""
+        return max(self.bits // 8, 1)
 
     bytes = itemsize
 
@@ -164,16 +167,17 @@ uint64 = DType("uint64")
 bool_ = DType("bool")
 float8_e4m3fn = float8_e4m3 = DType("float8_e4m3fn")
 float8_e5m2 = DType("float8_e5m2")
+int4 = DType("int4")
 half = float16
 tfloat32 = float32
 
 
 def numpy_dtype(dtype):
-    """The numpy dtype object; bfloat16 and the 8-bit floats come from ml_dtypes."""
+    """The numpy dtype object; bfloat16, the 8-bit floats and int4 (one a byte) come from ml_dtypes."""
     import numpy
 
     dtype = DType(dtype)
-    if dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+    if dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4"):
         import ml_dtypes
 
         return numpy.dtype(getattr(ml_dtypes, str(dtype)))

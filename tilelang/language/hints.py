@@ -28,9 +28,9 @@ REFUSED = {
         "it is a feature of GPUs that Ascend has not",
     ),
     **dict.fromkeys(
-        "int4 uint4 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split(),
-        "there are no elements smaller than a byte; take int8 or uint8 with two values a byte, unpack them with shifts "
-        "in T.Parallel and multiply as int8",
+        "uint4 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split(),
+        "of the elements smaller than a byte there is int4 only; take uint8 with two values a byte and unpack them "
+        "with shifts in T.Parallel",
     ),
     **dict.fromkeys(
         "async_copy atomic_max atomic_min atomic_or atomic_addx2 atomic_addx4 atomic_load atomic_store shmem_put_nbi "

@@ -193,20 +193,22 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     if s.buf.space == d.buf.space == "gm" and not enable_relu and pad_value is None:
         _between_tensors(b, s, d, transpose)
         return
+    if packed_cast("T.copy", s, d):
+        return
     if "gm" not in (s.buf.space, d.buf.space) and not transpose and scaled_cast("T.copy", s, d):
         return
     tile = region_of(d.buf, "T.copy") if partly else _cleared(s, d)
     if partly and pad_value is None:
         pad_value = 0  # the DMA writes whole blocks: what it adds to a row belongs to the rest of the tile
     if tile is not None:
-        b.emit(["fill ", wrap(0 if pad_value is None else pad_value, d.dtype), " -> ", tile])
+        b.emit(["fill ", _fill_value(0 if pad_value is None else pad_value, d.dtype), " -> ", tile])
     head = ["copy ", s, " -> ", mark_written(d)]
     if transpose:
         head.append(" trans")
     if enable_relu:
         head.append(" relu")
     if pad_value is not None:
-        head += [" pad(", wrap(pad_value, d.dtype), ")"]
+        head += [" pad(", _fill_value(pad_value, d.dtype), ")"]
     b.emit(head)
 
 
@@ -238,6 +240,17 @@ def atomic_add(dst, value, *args, **hints):
     b.emit(["atomic_add ", s, " -> ", mark_written(d)])
 
 
+def _fill_value(value, dtype):
+    """What an element is set to; of int4 the byte with two of them."""
+    if dtype != "int4":
+        return wrap(value, dtype, "a value to fill with")
+    n = value_of(value)
+    if not isinstance(n, (int, float)) or n != int(n) or not -8 <= n <= 7:
+        fail(1004, f"int4 takes whole numbers of Python from -8 to 7 here, not {describe(value)}")
+    byte = (int(n) & 15) * 17
+    return wrap(byte - 256 if byte > 127 else byte, DType("int8"))
+
+
 def fill(buf, value):
     """Every element of a tile := value."""
     b = current("T.fill")
@@ -248,7 +261,7 @@ def fill(buf, value):
     r = region_of(buf, "T.fill")
     if isinstance(value, (Buffer, Region)):
         fail(1004, f"T.fill takes one value, not the tile {describe(value)}", fix="T.copy(src, dst)")
-    b.emit(["fill ", wrap(value, r.dtype, "a value to fill with"), " -> ", mark_written(r)])
+    b.emit(["fill ", _fill_value(value, r.dtype), " -> ", mark_written(r)])
 
 
 def clear(buf):
@@ -477,6 +490,34 @@ def transpose(src, dst):
 def set_deq_scale(scale):
     """The factor of the conversions of int32 tiles to float16 that follow."""
     current("T.set_deq_scale").deq_scale = scale
+
+
+def packed_cast(what, src, dst, mode="rint"):
+    """From or to int4, of which two share a byte: through float16; false: neither side is."""
+    b, f16 = current(what), DType("float16")
+    if src.dtype == dst.dtype or "int4" not in (src.dtype, dst.dtype):
+        return False
+    other = dst if src.dtype == "int4" else src
+    if "gm" in (src.buf.space, dst.buf.space):
+        fail(
+            1004,
+            f"{what} from {describe(src)} to {describe(dst)}: a tensor and a tile of int4 convert in two steps",
+            fix="T.copy between the tensor and a tile of its dtype, then T.copy between the two tiles",
+        )
+    half_way = other
+    if other.dtype != f16:
+        if not all(isinstance(e, int) for e in src.ext):
+            fail(1004, f"{what} on {describe(src)}, whose size is known only at run time")
+        half_way = region_of(b.alloc(tuple(long_dims(src.ext)) or (1,), f16, "ub"), what)
+    if src.dtype == "int4":
+        b.emit(["unpack4 ", src, " -> ", mark_written(half_way)])
+        if half_way is not dst:
+            b.emit(["cast ", half_way, " -> ", mark_written(dst), " mode(rint)"])
+    else:
+        if half_way is not src:
+            b.emit(["cast ", src, " -> ", half_way, f" mode({mode})"])
+        b.emit(["pack4 ", half_way, " -> ", mark_written(dst), f" mode({mode})"])
+    return True
 
 
 def scaled_cast(what, src, dst):

@@ -9,7 +9,7 @@ from ..frontend.builder import current, statements
 from ..frontend.expr import Buffer, Element, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
 from .dtypes import int32
 from .ops import atomic_add, clear, fill, long_dims, mark_written, only_element  # noqa: F401 - part of T.tile
-from .ops import region_of, scaled_cast
+from .ops import packed_cast, region_of, scaled_cast
 
 # name -> (op, operands after dst): r tile · e tile or scalar · s scalar
 _TABLE = {
@@ -142,7 +142,7 @@ def cast(dst, src, mode="CAST_RINT", count=None):
     d, s = region_of(dst, "T.tile.cast"), region_of(src, "T.tile.cast")
     if count is not None:
         d, s = _first(d, count, "T.tile.cast"), _first(s, count, "T.tile.cast")
-    if not scaled_cast("T.tile.cast", s, d):
+    if not packed_cast("T.tile.cast", s, d, mode[5:].lower()) and not scaled_cast("T.tile.cast", s, d):
         _emit("T.tile.cast", "cast", d, [s], [f" mode({mode[5:].lower()})"])
 
 

@@ -58,7 +58,7 @@ def profile(kernel, args, kwargs):
 
 def arguments(kernel, args, kwargs):
     """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive."""
-    from ..tensors import is_tensor
+    from ..tensors import is_tensor, stored
 
     sizes = {n: int(kwargs.pop(n)) for n in list(kwargs) if n in kernel.sizes and not is_tensor(kwargs[n])}
     if any(is_tensor(a) for a in [*args, *kwargs.values()]):
@@ -67,7 +67,7 @@ def arguments(kernel, args, kwargs):
             raise ArgumentError(f"{kernel.name}.profile: a tensor has another shape than its parameter")
         values = [env[n] for n in kernel.sizes]
         for i, p in enumerate(kernel.params):
-            values.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].shape)))
+            values.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].core_shape)))
         return values, (got, views, results)
     given = dict(zip(kernel.inputs, args))
     names = {p.name: i for i, p in enumerate(kernel.params)}
@@ -98,7 +98,7 @@ def arguments(kernel, args, kwargs):
             asked = given.get(i)
             if isinstance(asked, (tuple, list)) and tuple(asked) != shape:
                 raise ArgumentError(f"{kernel.name}.profile: '{p.name}' has shape {shape}, not {tuple(asked)}")
-            values.append((0, shape))
+            values.append((0, stored(shape, p.dtype)[0]))
     return values, None
 
 

@@ -20,6 +20,7 @@ struct Spelling { Writer write; const char *api, *scalar_api; ScalarAs scalar_as
 
 /* moved_ascendc.c: ops that move or sort elements */
 void ac_moved(CWriter *w, const IrStmt *s, const Spelling *sp);
+const char *ac_round_mode(int64_t mode); /* of the RoundMode of Cast */
 void ac_say(CWriter *w, const IrStmt *s); /* print_ascendc.c */
 void ac_transpose(CWriter *w, const IrStmt *s, const Spelling *sp);
 

@@ -280,10 +280,14 @@ static bool cast_exact(DType dst, DType src) {
   return !dtype_is_float(dst) && !dtype_is_float(src);
 }
 
-static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  static const char *const mode_name[CAST_COUNT] = {
+const char *ac_round_mode(int64_t mode) {
+  static const char *const name[CAST_COUNT] = {
       [CAST_NONE] = "CAST_NONE",   [CAST_RINT] = "CAST_RINT",   [CAST_FLOOR] = "CAST_FLOOR", [CAST_CEIL] = "CAST_CEIL",
       [CAST_ROUND] = "CAST_ROUND", [CAST_TRUNC] = "CAST_TRUNC", [CAST_ODD] = "CAST_ODD"};
+  return name[mode];
+}
+
+static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   DType src = s->args[0].region.buf->type, dst = s->args[1].region.buf->type;
   int64_t mode = ir_attr_int(s, ATTR_MODE, CAST_NONE);
   if (!arch_can_cast(w->arch, dst, src)) {
@@ -303,7 +307,7 @@ static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (dst != src && cast_exact(dst, src)) mode = CAST_NONE;
   else if (mode == CAST_NONE) mode = CAST_RINT;
   Call c = {.api = sp->api, .arg = {1, 0}, .n = 2, .tail = TAIL_UNARY};
-  c.extra = cw_fmt(w, ", RoundMode::%s", mode_name[mode]);
+  c.extra = cw_fmt(w, ", RoundMode::%s", ac_round_mode(mode));
   vector_call(w, s, &c);
 }
 
@@ -696,7 +700,8 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const char *mt = m->op == EX_INT            ? (m->i == 1 ? "16" : cw_str(w, m))
                    : ir_range(w->k, m).lo > 1 ? cw_str(w, m)
                                               : cw_fmt(w, "(%s == 1 ? 16 : %s)", cw_str(w, m), cw_str(w, m));
-  const char *params = cw_fmt(w, "MmadParams(%s, %s, %s, 0, false, %s)", mt, cw_str(w, n), cw_str(w, k),
+  const char *kt = cw_str(w, cw_mul(w, k, dtype_values(A->buf->type)));
+  const char *params = cw_fmt(w, "MmadParams(%s, %s, %s, 0, false, %s)", mt, cw_str(w, n), kt,
                            init ? cw_str(w, ir_cast(w->k, DT_BOOL, init)) : "false");
   if (la.trans32) { /* its loads round k up to 16 */
     const char *p = cw_fresh(w, "params");
@@ -704,8 +709,9 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
     cw_line(w, "%s.kDirectionAlign = true;", p);
     params = p;
   }
-  cw_line(w, "%s(%s, %s, %s, %s);", sp->api, tensor_at(w, C->buf, nz_offset(w, C->buf, &c)),
-          tensor_at(w, A->buf, a.plane), tensor_at(w, B->buf, b.plane), params);
+  const char *cast = dtype_values(A->buf->type) > 1 ? ".ReinterpretCast<int4b_t>()" : ""; /* bytes so far */
+  cw_line(w, "%s(%s, %s%s, %s%s, %s);", sp->api, tensor_at(w, C->buf, nz_offset(w, C->buf, &c)),
+          tensor_at(w, A->buf, a.plane), cast, tensor_at(w, B->buf, b.plane), cast, params);
   IrExpr *fractals = cw_op(w, EX_MUL, cw_ceil_div(w, m, 16), cw_ceil_div(w, n, 16));
   /* The cube does not wait for its own small results. */
   if (ir_range(w->k, fractals).lo < 10) cw_line(w, "PipeBarrier<PIPE_M>();");

@@ -55,6 +55,17 @@ void ac_moved(CWriter *w, const IrStmt *s, const Spelling *sp) {
                                           : arena_printf(w->arena, "(uint8_t)%s", cw_atom(w, s->args[1].scalar)),
             cw_str(w, n));
     break;
+  case OP_UNPACK4: /* n is what the first operand counts: bytes of two int4, or f16 */
+    cw_line(w, "%s(%s, %s.ReinterpretCast<int4b_t>(), RoundMode::CAST_NONE, %s);", sp->api, dst,
+            run(w, s, 0, s->args[0].region.buf->type), cw_str(w, cw_mul(w, n, 2)));
+    break;
+  case OP_PACK4: {
+    int64_t mode = ir_attr_int(s, ATTR_MODE, CAST_NONE);
+    cw_line(w, "%s(%s.ReinterpretCast<int4b_t>(), %s, RoundMode::%s, %s);", sp->api, dst,
+            run(w, s, 0, s->args[0].region.buf->type), ac_round_mode(mode == CAST_NONE ? CAST_RINT : mode),
+            cw_str(w, n));
+    break;
+  }
   case OP_SORT32:
     cw_use(w, HELP_SORT_GROUPS);
     cw_line(w, "SortGroups(%s, %s, %s, %s);", dst, src, run(w, s, 1, DT_U32), cw_str(w, n));

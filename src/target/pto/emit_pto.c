@@ -527,6 +527,10 @@ static const char *acc_tile(CWriter *w, const IrRegion *r, const CBox *b, IrExpr
 static void mmad(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *A = &s->args[0].region, *B = &s->args[1].region, *C = &s->args[2].region;
   CBox a, b, c;
+  if (dtype_values(A->buf->type) > 1) {
+    cw_refuse(w, DIAG_EMIT_DTYPE, "write Ascend C: target=\"ascendc\"", "mmad of int4: not written in PTO yet");
+    return;
+  }
   if (!fractal_box(w, s, A, &a) || !fractal_box(w, s, B, &b) || !fractal_box(w, s, C, &c)) return;
   /* The cube writes columns of fractals as high as m is; the tile has them as high as it is itself. */
   bool high = a.rows->op == EX_INT ? round_up(a.rows->i, 16) == c.plane_rows : c.plane_rows == 16;
@@ -801,6 +805,8 @@ static void stmt(CWriter *w, const IrStmt *s) {
     write_side(w, s);
   } else if (ir_is_op(s) && spelling[s->op].write) {
     spelling[s->op].write(w, s, &spelling[s->op]);
+  } else if (ir_is_op(s) && op_info[s->op].level != 's') {
+    cw_refuse(w, DIAG_EMIT_OP, "write Ascend C: target=\"ascendc\"", "%s: not written in PTO yet", op_info[s->op].name);
   } else if (ir_is_op(s) || s->op == ST_PARALLEL) {
     cw_refuse(w, DIAG_EMIT_LEVEL, "run the passes first", "%s exists at source level only",
               s->op == ST_PARALLEL ? "parallel" : op_name(s));
