@@ -22,7 +22,7 @@ from ._core import address
 from .errors import ArgumentError, CompileError, DeviceError, _short, from_core, user_frame
 from .frontend.expr import evaluate
 from .language.dtypes import numpy_dtype
-from .tensors import give_back
+from .tensors import give_back, stored
 
 _lock = threading.Lock()
 _found = []  # the _core.Device of this process, once it could be opened

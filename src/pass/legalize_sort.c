@@ -2,14 +2,14 @@
  *
  * `sort` makes records of 8 bytes, f32 value and 32-bit number, in groups of 32 that sort32 sorts, chunk by chunk so
  * that scratch stays small; what lies behind the given count becomes -inf. Four lists at a time are merged between two
- * scratch buffers until one is left. Numbers become values by a conversion of the whole list of which a mask of
- * alternating bits takes every second element. f16 and bf16 sort as f32, which holds them exactly. A list of one merge
- * has at most 4095 records, so 8192 elements can be sorted. */
+ * scratch buffers until one is left. Numbers become values by a conversion of the records, chunk by chunk, of which a
+ * mask of alternating bits takes every second element. f16 and bf16 sort as f32, which holds them exactly. A list of
+ * one merge has at most 4095 records; of more than 8192 elements four parts are sorted, and those merged. */
 #include "legalize.h"
 
 #include <math.h>
 
-enum { GROUP = 32, CHUNK = 1024, MAX_RECORDS = 8192 };
+enum { GROUP = 32, CHUNK = 1024, BY_FOURS = 8192, RECORD = 8 }; /* BY_FOURS: GROUP times a power of 4 */
 
 static IrRegion piece(Lg *g, const IrRegion *r, IrExpr *off, IrExpr *ext) {
   IrRegion p = *r;
@@ -96,39 +96,78 @@ static void merge(Lg *g, int k, const IrRegion *from, IrExpr *at, int64_t len, i
   put(g, k == 1 ? OP_MOVE : k == 2 ? OP_MERGE2 : k == 3 ? OP_MERGE3 : OP_MERGE4, k + 1, arg);
 }
 
-/* Lists of `len` records to lists of four times as many; the last one may be short. */
-static void merge_level(Lg *g, int64_t total, int64_t len, const IrRegion *from, const IrRegion *to) {
+/* Lists of `len` records to lists of four times that, `total` records from `base` on; the last may end early. */
+static void merge_level(Lg *g, int64_t base, int64_t total, int64_t len, const IrRegion *from, const IrRegion *to) {
   int64_t lists = ceil_div(total, len), last = total - (lists - 1) * len;
   int64_t full = lists % 4 == 0 && last < len ? lists / 4 - 1 : lists / 4, rest = lists - 4 * full;
   if (full > 1) {
     IrBlock *saved;
     IrExpr *v = ir_var(g->k, lg_loop(g, "merge", num(g, full), &saved));
-    merge(g, 4, from, times(g, v, 4 * len), len, len, to);
+    merge(g, 4, from, ir_binary(g->k, EX_ADD, times(g, v, 4 * len), num(g, base)), len, len, to);
     g->out = saved;
   } else if (full == 1) {
-    merge(g, 4, from, num(g, 0), len, len, to);
+    merge(g, 4, from, num(g, base), len, len, to);
   }
-  if (rest) merge(g, (int)rest, from, num(g, full * 4 * len), len, last, to);
+  if (rest) merge(g, (int)rest, from, num(g, base + full * 4 * len), len, last, to);
+}
+
+static void swap(IrRegion *a, IrRegion *b) {
+  IrRegion x = *a;
+  *a = *b;
+  *b = x;
+}
+
+/* Groups in `from` to one list in the region returned, which is `from` or `to`. */
+static IrRegion merge_all(Lg *g, int64_t total, IrRegion from, IrRegion to) {
+  int64_t part = total <= BY_FOURS ? total : round_up(ceil_div(total, 4), GROUP);
+  for (int64_t len = GROUP; len < part; len *= 4) {
+    for (int64_t at = 0; at < total; at += part) merge_level(g, at, min_i64(part, total - at), len, &from, &to);
+    swap(&from, &to);
+  }
+  if (part == total) return from;
+  int64_t parts = ceil_div(total, part);
+  merge(g, (int)parts, &from, num(g, 0), part, total - (parts - 1) * part, &to);
+  return to;
 }
 
 /* ---- the result ------------------------------------------------------------------------------------------------ */
 
-/* pairs[0 .. 2 * count) of f32: records with the number as a value. */
-static Opd as_values(Lg *g, const IrRegion *records, int64_t count) {
-  Nest n = {.n = 1, .ext = {num(g, 2 * count)}, .max = {2 * count}, .flat = true};
-  Opd values = run1(g, DT_F32, 2 * count), bits = run1(g, DT_I16, GROUP / 2);
-  IrRegion all = piece(g, records, num(g, 0), num(g, 2 * count));
-  Opd numbers = {.r = lg_flat(g, &all, DT_I32)};
+typedef struct {
+  IrRegion records, home; /* home: a run of any dtype */
+  Opd values, bits;
+} Pairs;
+
+/* home := value and number, as a value, of `len` records from record `at` on. */
+static void store_pairs(Lg *g, const Pairs *q, IrExpr *at, int64_t len) {
+  Nest n = {.n = 1, .ext = {num(g, 2 * len)}, .max = {2 * len}, .flat = true};
+  IrRegion all = piece(g, &q->records, times(g, at, 2), num(g, 2 * len)), mask = lg_flat(g, &q->bits.r, DT_U8);
+  Opd numbers = {.r = lg_flat(g, &all, DT_I32)}, values = q->values;
+  Opd home = {.r = piece(g, &q->home, times(g, at, 2), num(g, 2 * len))};
+  bool wide = q->home.buf->type == DT_F32;
+  values.r.ext[0] = num(g, 2 * len);
   lg_emit(g, &n, OP_CAST, (Opd[]){numbers, values}, 2, ATTR_MODE, CAST_RINT);
-  lg_put(g, OP_FILL, (Opd[]){lg_number(g, DT_I16, 0x5555), bits}, 2, NO_ATTR, 0);
-  IrRegion mask = lg_flat(g, &bits.r, DT_U8);
   mask.ext[0] = num(g, g->p->arch->repeat_bytes / 4 / 8);
   IrStmt *s = ir_new_op(g->k, OP_SELECT, g->loc, 4,
                         (IrArg[]){ir_arg_region(mask), ir_arg_region(all), ir_arg_region(values.r),
-                                  ir_arg_region(values.r)});
+                                  ir_arg_region(wide ? home.r : values.r)});
   ir_set_attr(g->k, s, ATTR_MASKREP, ir_int(g->k, DT_BOOL, 1));
   ir_append(g->out, s);
-  return values;
+  if (!wide) lg_cast(g, &n, values, home, CAST_RINT);
+}
+
+static void store_all(Lg *g, const IrRegion *records, int64_t count, const IrRegion *home) {
+  int64_t len = min_i64(count, CHUNK), full = count / len, tail = count % len;
+  Pairs q = {*records, *home, run1(g, DT_F32, 2 * len), run1(g, DT_I16, GROUP / 2)};
+  IrBlock *saved;
+  lg_put(g, OP_FILL, (Opd[]){lg_number(g, DT_I16, 0x5555), q.bits}, 2, NO_ATTR, 0);
+  if (full > 1) {
+    IrExpr *v = ir_var(g->k, lg_loop(g, "chunk", num(g, full), &saved));
+    store_pairs(g, &q, times(g, v, len), len);
+    g->out = saved;
+  } else {
+    store_pairs(g, &q, num(g, 0), len);
+  }
+  if (tail) store_pairs(g, &q, num(g, full * len), tail);
 }
 
 static bool check_sort(Lg *g, DType t, const IrExpr *src_n, const IrExpr *dst_n) {
@@ -140,10 +179,14 @@ static bool check_sort(Lg *g, DType t, const IrExpr *src_n, const IrExpr *dst_n)
     lg_refuse(g, "needs tiles of a size known at compile time", "give the count as the second operand instead");
     return false;
   }
-  if (src_n->i <= MAX_RECORDS) return true;
-  lg_refuse(g, arena_printf(g->a, "of %lld elements; one merge takes lists of 4095, so %d are the most",
-                            (long long)src_n->i, MAX_RECORDS),
-            "sort parts and merge them with merge2");
+  int64_t have = g->p->arch->space[SPACE_UB].bytes, need = 2 * RECORD * src_n->i, most = have / (2 * RECORD);
+  if (need <= have) return true;
+  lg_refuse(g,
+            arena_printf(g->a,
+                         "of %lld elements: their records, 8 bytes each in two buffers, are %lld bytes, and ub has "
+                         "%lld, which holds %lld",
+                         (long long)src_n->i, (long long)need, (long long)have, (long long)(most - most % GROUP)),
+            "sort parts and merge the largest of each");
   return false;
 }
 
@@ -163,26 +206,13 @@ void lg_sort(Lg *g) {
   q.records = run1(g, DT_F32, 2 * total);
   IrRegion from = q.records.r, to = total > GROUP ? run1(g, DT_F32, 2 * total).r : from;
   sort_groups(g, &q, total);
-  for (int64_t len = GROUP; len < total; len *= 4) {
-    merge_level(g, total, len, &from, &to);
-    IrRegion x = from;
-    from = to;
-    to = x;
-  }
-  Opd pairs = as_values(g, &from, count);
-  if (t != DT_F32) {
-    Nest m = {.n = 1, .ext = {num(g, 2 * count)}, .max = {2 * count}, .flat = true};
-    pairs = lg_as(g, &m, pairs, t);
-  }
-  bool flat = lg_is_dense(g, &dst_nest, &dst);
-  if (flat) {
-    Nest m = {.n = 1, .ext = {num(g, 2 * count)}, .max = {2 * count}, .flat = true};
-    Opd home = {.r = lg_flat(g, out, t)};
-    home.r.ext[0] = num(g, 2 * count);
-    lg_emit2(g, &m, OP_MOVE, pairs, home);
+  from = merge_all(g, total, from, to);
+  if (!lg_is_dense(g, &dst_nest, &dst)) {
+    lg_refuse(g, "writes one contiguous tile that starts on 32 bytes", "use a whole buffer for the result");
     return;
   }
-  lg_refuse(g, "writes one contiguous tile that starts on 32 bytes", "use a whole buffer for the result");
+  IrRegion home = lg_flat(g, out, t);
+  store_all(g, &from, count, &home);
 }
 
 /* ---- sort32, merge* by hand -------------------------------------------------------------------------------------- */

@@ -238,7 +238,8 @@ def pairs(x):
     return out.astype(x.dtype)
 
 
-LENGTHS = [("float32", n) for n in (32, 51, 160, 1100, 4096)] + [(d, n) for d in FLOATS[1:] for n in (51, 500)]
+LENGTHS = [("float32", n) for n in (32, 51, 160, 1100, 4096, 9000)]
+LENGTHS += [(d, n) for d in FLOATS[1:] for n in (51, 500)]
 
 
 @pytest.mark.parametrize("dtype, n", LENGTHS)
