@@ -49,8 +49,7 @@ static bool count_stmt(IrStmt *s, void *user) {
 }
 
 /* Does `init` say "first iteration of the loops from gemm up to and including `top`"? Then the product overwrites. */
-static bool init_is_first(Ctx *c, IrExpr *init, IrExpr *first) {
-  (void)c;
+static bool init_is_first(IrExpr *init, IrExpr *first) {
   return init && (ir_is_int(init, 1) || ir_expr_equal(init, first));
 }
 
@@ -71,6 +70,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
   IrRegion x = g->args[2].region;
   IrExpr *first = ir_int(k, DT_BOOL, 1), *init = ir_attr(g, ATTR_INIT);
   IrStmt *top = g;
+  bool runs = true; /* the product is sure to come */
   for (IrStmt *up = g->block->parent; up && up->op == ST_FOR; up = up->block->parent) {
     Count n = {x.buf, 0};
     ir_walk(&up->body, count_stmt, &n);
@@ -82,13 +82,20 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     if (init && ir_is_int(init, 1)) break;
     first = next;
     top = up;
+    runs &= ir_prove_le(k, ir_binary(k, EX_ADD, up->loop.lo, ir_i32(k, 1)), up->loop.hi);
   }
   IrBuf *acc = twin(c, x.buf, "acc", SPACE_L0C, &x, g->loc);
   IrRegion whole = ir_whole(k, acc);
   g->args[2].region = whole;
-  bool overwrites = init_is_first(c, init, first);
-  ir_set_attr(k, g, ATTR_INIT, first);
+  bool overwrites = init_is_first(init, first);
+  if (runs || init) {
+    ir_set_attr(k, g, ATTR_INIT, first);
+  } else {
+    IrArg args[2] = {ir_arg_scalar(ir_i32(k, 0)), ir_arg_region(whole)};
+    ir_insert_before(top, ir_new_op(k, OP_FILL, g->loc, 2, args));
+  }
   IrStmt *cleared = top->prev;
+  if (!runs && !init) cleared = cleared->prev;
   while (cleared && ir_is_say(cleared)) cleared = cleared->prev;
   if (!init && clears(cleared, &x)) {
     ir_remove(cleared);

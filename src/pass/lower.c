@@ -9,7 +9,7 @@
  * so that MTE1 loads the next step while the cube multiplies; k is the innermost loop and accumulates in L0C.
  *
  * Accumulators: the cube overwrites L0C when `init` holds, so `fill 0` on an accumulator becomes a flag that the next
- * product takes. */
+ * product takes. What may be read before a product came is multiplied by zeros first. */
 #include "pass.h"
 
 #include <string.h>
@@ -359,6 +359,33 @@ static bool touches(const IrStmt *s, const IrBuf *b) {
   return false;
 }
 
+static bool is_product(const IrStmt *s, const IrBuf *acc) {
+  return (s->op == OP_GEMM || s->op == OP_MMAD) && s->args[2].region.buf == acc;
+}
+
+/* The flag of an accumulator that says at run time "cleared, and no product since", or NULL. */
+static IrVar *zero_flag(Ctx *c, const IrBuf *acc) {
+  const char *name = arena_printf(c->p->arena, "%s.zero", acc->name);
+  for (uint32_t i = 1; i < c->k->vars.len; i++)
+    if (c->k->vars.data[i]->kind == VAR_MUT && !strcmp(c->k->vars.data[i]->name, name)) return c->k->vars.data[i];
+  return NULL;
+}
+
+/* The same, declared at the top of the cube block around `s` if it was not there. */
+static IrVar *new_zero_flag(Ctx *c, const IrBuf *acc, const IrStmt *s) {
+  IrVar *flag = zero_flag(c, acc);
+  if (flag) return flag;
+  IrStmt *cube = s->block->parent;
+  while (cube->op != ST_CUBE) cube = cube->block->parent;
+  flag = ir_new_var(c->k, arena_printf(c->p->arena, "%s.zero", acc->name), DT_BOOL, VAR_MUT, s->loc);
+  IrStmt *def = ir_new_stmt(c->k, ST_VAR, s->loc);
+  def->set.var = flag;
+  def->set.value = ir_int(c->k, DT_BOOL, 0);
+  flag->def = def;
+  ir_insert_before(cube->body.first, def);
+  return flag;
+}
+
 typedef struct { const IrBuf *buf; IrStmt *first; int n; } Touch;
 static bool find_touch(IrStmt *s, void *user) {
   Touch *t = user;
@@ -387,7 +414,7 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
     ir_walk(&at->body, find_touch, &t);
     ir_walk(&at->alt, find_touch, &t);
   }
-  if (t.n == 1 && (t.first->op == OP_GEMM || t.first->op == OP_MMAD)) {
+  if (t.n == 1 && is_product(t.first, acc) && !zero_flag(c, acc)) {
     IrExpr *first = ir_int(c->k, DT_BOOL, 1);
     bool straight = true;
     for (IrStmt *up = t.first->block->parent; up && t.first->block != s->block && up->block; up = up->block->parent) {
@@ -400,33 +427,10 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
       return;
     }
   }
-  /* Run-time flag, declared at the top of the cube block. */
-  IrStmt *cube = s->block->parent;
-  while (cube->op != ST_CUBE) cube = cube->block->parent;
-  IrVar *flag = NULL;
-  const char *name = arena_printf(c->p->arena, "%s.zero", acc->name);
-  for (uint32_t i = 1; i < c->k->vars.len && !flag; i++)
-    if (c->k->vars.data[i]->kind == VAR_MUT && !strcmp(c->k->vars.data[i]->name, name)) flag = c->k->vars.data[i];
-  if (!flag) {
-    flag = ir_new_var(c->k, name, DT_BOOL, VAR_MUT, s->loc);
-    IrStmt *def = ir_new_stmt(c->k, ST_VAR, s->loc);
-    def->set.var = flag;
-    def->set.value = ir_int(c->k, DT_BOOL, 0);
-    flag->def = def;
-    ir_insert_before(cube->body.first, def);
-  }
   IrStmt *set = ir_new_stmt(c->k, ST_ASSIGN, s->loc);
-  set->set.var = flag;
+  set->set.var = new_zero_flag(c, acc, s);
   set->set.value = ir_int(c->k, DT_BOOL, 1);
   ir_append(o->into, set);
-}
-
-/* The run-time flag of an accumulator, or NULL. */
-static IrVar *zero_flag(Ctx *c, const IrBuf *acc) {
-  const char *name = arena_printf(c->p->arena, "%s.zero", acc->name);
-  for (uint32_t i = 1; i < c->k->vars.len; i++)
-    if (c->k->vars.data[i]->kind == VAR_MUT && !strcmp(c->k->vars.data[i]->name, name)) return c->k->vars.data[i];
-  return NULL;
 }
 
 static bool static_fill_follows(const IrStmt *gemm) { return ir_attr(gemm, ATTR_INIT) != NULL; }
@@ -602,6 +606,83 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
               (long long)t.kt);
 }
 
+/* Does `s` surely come to a product into acc? */
+static bool multiplies(Ctx *c, const IrStmt *s, const IrBuf *acc) {
+  if (is_product(s, acc)) return true;
+  if (s->op == ST_FOR && !ir_prove_le(c->k, op2(c, EX_ADD, s->loop.lo, num(c, 1)), s->loop.hi)) return false;
+  if (s->op != ST_FOR && s->op != ST_CUBE) return false;
+  for (const IrStmt *in = s->body.first; in; in = in->next)
+    if (multiplies(c, in, acc)) return true;
+  return false;
+}
+
+static bool holds(const IrStmt *s, const IrStmt *inner) {
+  while (inner && inner != s) inner = inner->block->parent;
+  return inner == s;
+}
+
+/* Looks back from `reader`: is there a product before there may be the fill? */
+static bool multiplied_since(Ctx *c, const IrStmt *fill, const IrStmt *reader, const IrBuf *acc) {
+  for (const IrStmt *at = reader; at; at = at->block->parent) {
+    if (at != reader && at->op == ST_FOR && holds(at, fill)) return false; /* in the iteration before */
+    for (const IrStmt *before = at->prev; before; before = before->prev) {
+      if (multiplies(c, before, acc)) return true;
+      if (holds(before, fill)) return false;
+    }
+  }
+  return true;
+}
+
+typedef struct { Ctx *c; const IrStmt *fill; } Cleared;
+
+/* if (cleared, and no product since) acc := zeros * zeros */
+static void multiply_zeros(Ctx *c, IrStmt *reader, IrBuf *acc) {
+  Loc loc = reader->loc;
+  IrVar *flag = new_zero_flag(c, acc, reader);
+  IrStmt *when = ir_new_stmt(c->k, ST_IF, loc);
+  when->test.cond = ir_var(c->k, flag);
+  ir_insert_before(reader, when);
+  Out o = {c, &when->body, loc};
+  DType t = acc->type == DT_I32 ? DT_I8 : DT_F16;
+  IrExpr *k = num(c, dtype_c0(t)), *a[2] = {acc->shape[0], k}, *b[2] = {k, acc->shape[1]};
+  IrRegion zero[2] = {
+      ir_whole(c->k, emit_alloc(c, arena_printf(c->p->arena, "%s.a0", acc->name), t, SPACE_L1, LAYOUT_NZ, 2, a, loc)),
+      ir_whole(c->k, emit_alloc(c, arena_printf(c->p->arena, "%s.b0", acc->name), t, SPACE_L1, LAYOUT_NZ, 2, b, loc))};
+  for (int i = 0; i < 2; i++) {
+    zero[i].buf->why = "zeros: the accumulator may be read before a product came";
+    emit2(&o, OP_FILL, ir_arg_scalar(ir_int(c->k, DT_I32, 0)), zero[i]);
+  }
+  IrArg args[3] = {ir_arg_region(zero[0]), ir_arg_region(zero[1]), ir_arg_region(ir_whole(c->k, acc))};
+  IrStmt *g = ir_new_op(c->k, OP_GEMM, loc, 3, args);
+  ir_set_attr(c->k, g, ATTR_INIT, ir_int(c->k, DT_BOOL, 1));
+  ir_append(o.into, g);
+  IrStmt *taken = ir_new_stmt(c->k, ST_ASSIGN, loc);
+  taken->set.var = flag;
+  taken->set.value = ir_int(c->k, DT_BOOL, 0);
+  ir_append(o.into, taken);
+}
+
+static bool guard_reader(IrStmt *s, void *user) {
+  const Cleared *x = user;
+  IrBuf *acc = x->fill->args[1].region.buf;
+  if ((s->op != OP_COPY && s->op != OP_ATOMIC_ADD) || s->args[0].kind != ARG_REGION || s->args[0].region.buf != acc)
+    return true;
+  const IrStmt *before = s->prev;
+  bool guarded = before && before->op == ST_IF && before->test.cond->op == EX_VAR &&
+                 before->test.cond->var == zero_flag(x->c, acc);
+  if (!guarded && !multiplied_since(x->c, x->fill, s, acc)) multiply_zeros(x->c, s, acc);
+  return true;
+}
+
+/* `fill 0 -> %acc` whose accumulator may be read before a product comes: a loop may have no trips. */
+static bool guard_readers(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op != OP_FILL || s->args[1].region.buf->space != SPACE_L0C || s->args[1].region.buf->rank != 2) return true;
+  Cleared x = {c, s};
+  ir_walk(&c->k->body, guard_reader, &x);
+  return true;
+}
+
 /* ---- driver --------------------------------------------------------------------------------------------------- */
 
 static bool lower_stmt(IrStmt *s, void *user) {
@@ -626,6 +707,7 @@ static bool lower_stmt(IrStmt *s, void *user) {
 
 bool pass_lower(PassCtx *p) {
   Ctx c = {p, p->k, true};
+  ir_walk(&p->k->body, guard_readers, &c);
   ir_walk(&p->k->body, lower_stmt, &c);
   return c.ok;
 }

@@ -139,3 +139,65 @@ def test_rounding_to_shorter_floats(dst, mode):
     )
     normal = np.abs(x) > 2.0**-13
     np.testing.assert_array_equal(y[normal], want[normal])
+
+
+@tilelang.jit(out_idx=[-1])
+def sums_of_steps(epilogue):
+    """C[b] = A[:, :32 n[b]] @ B[:32 n[b]], with n[b] only known at run time."""
+
+    @T.prim_func
+    def main(A: T.Tensor((32, 96), "float16"), B: T.Tensor((96, 32), "float16"), n: T.Tensor((3,), "int32"),
+             C: T.Tensor((3, 32, 32), "float32")):  # fmt: skip
+        with T.Kernel(3) as b:
+            a, w = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.clear(c)
+            for k in T.Pipelined(n[b], num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], w)
+                T.gemm(a, w, c)
+            if epilogue:
+                for i, j in T.Parallel(32, 32):
+                    c[i, j] = 2 * c[i, j] + 1
+            T.copy(c, C[b, 0, 0])
+
+    return main
+
+
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_a_cleared_accumulator_without_a_product_is_zero(epilogue):
+    a, b = (rng.integers(-3, 4, s).astype(np.float16) for s in ((32, 96), (96, 32)))
+    n = np.array([0, 3, 1], np.int32)
+    want = np.stack([a[:, : 32 * x].astype(np.float32) @ b[: 32 * x].astype(np.float32) for x in n])
+    got = sums_of_steps(epilogue)(a, b, n)
+    assert np.array_equal(got, 2 * want + 1 if epilogue else want)
+
+
+@tilelang.jit(out_idx=[-1])
+def state_of_chunks():
+    """O[t] = X[t] @ S, S += X[t]^T @ X[t]: the state is read before the first product into it."""
+
+    @T.prim_func
+    def main(X: T.Tensor((96, 32), "float16"), O: T.Tensor((96, 32), "float32")):  # noqa: E741
+        with T.Kernel(1) as _:
+            x, s16 = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            s, o = T.alloc_fragment((32, 32), "float32"), T.alloc_fragment((32, 32), "float32")
+            T.clear(s)
+            for t in T.Pipelined(3, num_stages=2):
+                T.copy(X[t * 32, 0], x)
+                T.copy(s, s16)
+                T.gemm(x, s16, o, clear_accum=True)
+                T.gemm(x, x, s, transpose_A=True)
+                T.copy(o, O[t * 32, 0])
+
+    return main
+
+
+def test_a_state_that_is_read_before_it_is_added_to():
+    x = rng.integers(-2, 3, (96, 32)).astype(np.float16)
+    s, want = np.zeros((32, 32), np.float32), []
+    for t in range(3):
+        tile = x[32 * t : 32 * t + 32].astype(np.float32)
+        want.append(tile @ s)
+        s = s + tile.T @ tile
+    assert np.array_equal(state_of_chunks()(x), np.concatenate(want))
