@@ -92,12 +92,20 @@ static bool look_at_side(Skew *k, Side *d) {
   return true;
 }
 
-/* How often the flag is set before the loop: the credits in advance. */
+static bool is_set(const IrStmt *s, int id) {
+  return s->op == ST_CROSS_SET && s->sync.id->op == EX_INT && s->sync.id->i == id;
+}
+static bool is_no_set(IrStmt *s, void *user) { return !is_set(s, *(int *)user); }
+
+/* How often the flag is set before the loop: the credits in advance. What stands before another loop with that flag is
+ * that loop's. */
 static int credits_of(const IrStmt *loop, int id) {
   int n = 0;
   for (const IrStmt *at = loop; at && at->op != ST_CUBE && at->op != ST_VECTOR; at = at->block->parent)
-    for (const IrStmt *s = at->prev; s; s = s->prev)
-      n += s->op == ST_CROSS_SET && s->sync.id->op == EX_INT && s->sync.id->i == id;
+    for (IrStmt *s = at->prev; s; s = s->prev) {
+      n += is_set(s, id);
+      if (!ir_walk(&s->body, is_no_set, &id) || !ir_walk(&s->alt, is_no_set, &id)) return n;
+    }
   return n;
 }
 
@@ -105,18 +113,21 @@ static uint8_t effect(const Skew *k, const Side *d, int stmt, uint32_t buf) {
   return d->effect[(size_t)stmt * k->p->k->bufs.len + buf];
 }
 
-/* Tensors that both sides use are moved under flags: their copies stay beside them. */
-static void fix_shared(Skew *k) {
+/* Tensors that both sides use are moved under flags: their copies stay beside them. False: a workspace of one of these
+ * loops is no business of the other, so they are no halves of one loop; flags of the same number are other edges'. */
+static bool fix_shared(Skew *k) {
   for (uint32_t b = 1; b < k->p->k->bufs.len; b++) {
     if (k->p->k->bufs.data[b]->space != SPACE_GM) continue;
     uint8_t all = 0, uses[SIDES] = {0};
     for (int x = 0; x < SIDES; x++)
       for (int i = 0; i < k->side[x].n; i++) uses[x] |= effect(k, &k->side[x], i, b);
     all = uses[0] | uses[1];
+    if (!uses[0] != !uses[1] && k->p->k->bufs.data[b]->is_work) return false;
     if (!uses[0] || !uses[1] || !(all & 2)) continue;
     for (int x = 0; x < SIDES; x++)
       for (int i = 0; i < k->side[x].n; i++) k->side[x].fixed[i] |= effect(k, &k->side[x], i, b) != 0;
   }
+  return true;
 }
 
 /* ---- groups --------------------------------------------------------------------------------------------------- */
@@ -332,7 +343,7 @@ static void skew_loops(PassCtx *p, IrStmt *cube, IrStmt *vector) {
   for (int f = 0; f < MAX_FLAGS; f++) k.flag[f].set = k.flag[f].wait = -1;
   k.versions = arena_array(p->arena, bool, p->k->bufs.len);
   if (!look_at_side(&k, &k.side[0]) || !look_at_side(&k, &k.side[1])) return;
-  fix_shared(&k);
+  if (!fix_shared(&k)) return;
   for (int f = 0; f < MAX_FLAGS; f++)
     if (k.flag[f].set >= 0) k.flag[f].credits = credits_of(k.side[k.flag[f].from].loop, f);
   for (int f = 0; f < MAX_FLAGS; f++)

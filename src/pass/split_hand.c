@@ -19,6 +19,10 @@
  * operand, the workspace takes the whole operand and the cube loads it before the first product. The other half of a
  * hand-over always stands right before its first use, so that a side has done all it can before it waits.
  *
+ * When there are more edges than flags, edges of the same pipes share one: those that the program goes through one
+ * after the other, and those of one loop whose sets come in the order of their waits. A flag counts, so the n-th wait
+ * takes the n-th set.
+ *
  * An edge goes when another of the same pipes sets later and waits earlier, or when, in the same loop, a forward one
  * already carries the signal from iteration to iteration. A kernel that sets cross-core flags itself keeps to them:
  * only the tiles are ordered here. */
@@ -449,6 +453,74 @@ static void write_down(Ctx *c, const Edge *e, int id) {
   }
 }
 
+/* ---- flags ---------------------------------------------------------------------------------------------------- */
+
+/* The children of block b that an edge has something in; false: not all of it is in b. */
+static bool extent_in(const IrBlock *b, const Edge *e, uint32_t *lo, uint32_t *hi) {
+  IrStmt *part[] = {e->after, e->before, e->loop, e->drain};
+  *lo = UINT32_MAX, *hi = 0;
+  for (int i = 0; i < 4; i++) {
+    if (!part[i]) continue;
+    const IrStmt *at = child_of(b, part[i]);
+    if (!at) return false;
+    if (at->id < *lo) *lo = at->id;
+    if (at->id > *hi) *hi = at->id;
+  }
+  return true;
+}
+
+static bool in_pipeline(const IrBlock *b) {
+  for (const IrStmt *up = b->parent; up; up = up->block ? up->block->parent : NULL)
+    if (is_pipelined(up)) return true;
+  return false;
+}
+
+/* May the n-th wait of either be taken for the n-th set of either? */
+static bool may_share(const Edge *x, const Edge *y) {
+  if (x->to_vector != y->to_vector || x->src != y->src || x->dst != y->dst) return false;
+  uint32_t a, b, c, d;
+  const IrBlock *both = x->block;
+  while (!extent_in(both, x, &a, &b) || !extent_in(both, y, &c, &d)) {
+    if (!both->parent || !both->parent->block) return false;
+    both = both->parent->block;
+  }
+  if (in_pipeline(both)) return false; /* its order will change */
+  if (b < c || d < a) return true;
+  if (x->block != y->block || x->loop != y->loop || x->paired || y->paired) return false;
+  if (x->buf->versions || y->buf->versions || (x->loop && in_pipeline(x->block))) return false;
+  return (x->after->id <= y->after->id && x->before->id <= y->before->id) ||
+         (x->after->id >= y->after->id && x->before->id >= y->before->id);
+}
+
+static int most_pending(const Edge *e) { return 1 + (e->buf->versions ? e->buf->versions : 1); }
+
+/* A flag for edge i: one of its own, or with `share` the first that the edges before it leave room on; -1: none. */
+static int flag_for(const Ctx *c, uint32_t i, const int *id, bool share) {
+  for (int f = 0; f < c->p->arch->n_cross_flags; f++) {
+    bool fits = !(c->used >> f & 1);
+    int pending = most_pending(&c->edges.data[i]);
+    for (uint32_t j = 0; j < i && fits; j++) {
+      if (c->edges.data[j].dead || id[j] != f) continue;
+      pending += most_pending(&c->edges.data[j]);
+      fits = share && may_share(&c->edges.data[i], &c->edges.data[j]) && pending <= c->p->arch->cross_flag_max;
+    }
+    if (fits) return f;
+  }
+  return -1;
+}
+
+/* A flag for every edge, each its own if there are enough; the edge that gets none, or NULL. */
+static const Edge *choose_flags(const Ctx *c, int *id) {
+  const Edge *without = NULL;
+  for (int share = 0; share < 2; share++) {
+    without = NULL;
+    for (uint32_t i = 0; i < c->edges.len && !without; i++)
+      if (!c->edges.data[i].dead && (id[i] = flag_for(c, i, id, share)) < 0) without = &c->edges.data[i];
+    if (!without) return NULL;
+  }
+  return without;
+}
+
 static bool find_cross(IrStmt *s, void *user) {
   Ctx *c = user;
   c->by_hand |= s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT;
@@ -481,19 +553,20 @@ int split_hand_over(PassCtx *p) {
   for (uint32_t i = c.by_hand || c.sync_all ? own : 1; i < p->k->bufs.len; i++)
     if (is_tensor(p->k->bufs.data[i])) find_edges(&c, p->k->bufs.data[i]);
   prune(&c);
-  int id = 0;
+  int *flag = arena_array(p->arena, int, c.edges.len + 1);
+  const Edge *without = choose_flags(&c, flag);
+  if (without) {
+    Diag *g = diag_add(p->diags, DIAG_MIX_UNSUPPORTED, without->loc,
+                       "%%%s changes between the cube and the vector cores, and the %d cross-core flags are used up",
+                       without->buf->name, p->arch->n_cross_flags);
+    diag_fix(p->diags, g,
+             "keep tiles on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
+    return -1;
+  }
   for (uint32_t i = 0; i < c.edges.len; i++) {
     const Edge *e = &c.edges.data[i];
+    int id = flag[i];
     if (e->dead) continue;
-    while (id < p->arch->n_cross_flags && c.used >> id & 1) id++;
-    if (id == p->arch->n_cross_flags) {
-      Diag *g = diag_add(p->diags, DIAG_MIX_UNSUPPORTED, e->loc,
-                         "%%%s changes between the cube and the vector cores, and the %d cross-core flags are used up",
-                         e->buf->name, p->arch->n_cross_flags);
-      diag_fix(p->diags, g,
-               "keep tiles on one side for longer, or write the hand-over by hand with T.Scope and T.set_cross_flag");
-      return -1;
-    }
     write_down(&c, e, id);
     pass_remark(p, "split", e->loc, "%%%s: cross-core flag %d from the %s (%s) to the %s (%s)%s", e->buf->name, id,
                 e->to_vector ? "cube" : "vector cores", pipe_info[e->src].name, e->to_vector ? "vector cores" : "cube",
@@ -501,7 +574,6 @@ int split_hand_over(PassCtx *p) {
                 !e->loop           ? ""
                 : e->buf->versions ? ", set once a stage in advance"
                                    : ", set once in advance");
-    id++;
     n++;
   }
   return n;

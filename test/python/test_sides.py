@@ -1,5 +1,7 @@
 """Kernels whose body works on both sides, cube and vector cores in turns, against numpy with every check on."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -237,3 +239,38 @@ def test_an_operand_that_the_text_reads_before_it_fills_it(rows):
 
     x, w = normal((4, 16, 32)), normal((32, 32), seed=1)
     close(tilelang.compile(chain, out_idx=[2])(x, w), 2 * x.astype("float32") @ w.astype("float32") + 1)
+
+
+@pytest.mark.parametrize("stages", [0, 2])
+@pytest.mark.parametrize("loops, steps", [(1, 9), (5, 2), (2, 3), (1, 3), (1, 2), (2, 2)])
+def test_more_tiles_change_sides_than_there_are_flags(loops, steps, stages):
+    """Tiles go from the vector cores to the cube and back, `steps` times an iteration in each of `loops` loops."""
+    if stages and steps > 3:
+        pytest.skip("one pipelined loop with so many")
+    half = "float16"
+
+    @T.prim_func
+    def chain(X: T.Tensor((4, 32, 32), half), W: T.Tensor((32, 32), half), O: T.Tensor((4, 32, 32), "float32")):
+        with T.Kernel(1):
+            w, c = T.alloc_shared((32, 32), "float16"), T.alloc_fragment((32, 32), "float32")
+            x, o = T.alloc_shared((32, 32), "float16"), T.alloc_fragment((32, 32), "float32")
+            T.copy(W, w)
+            for n in T.unroll(loops):
+                for k in T.Pipelined(4, num_stages=stages):
+                    T.copy(X[k, 0, 0], o) if n == 0 else T.copy(O[k, 0, 0], o)
+                    for s in T.unroll(steps):
+                        for i, j in T.Parallel(32, 32):
+                            x[i, j] = o[i, j] + 1.0
+                        T.gemm(x, w, c, clear_accum=True)
+                        for i, j in T.Parallel(32, 32):
+                            o[i, j] = c[i, j] * 0.5
+                    T.copy(o, O[k, 0, 0])
+
+    x, w = normal((4, 32, 32)), (normal((32, 32), seed=1) / 4).astype("float16")
+    want = x.astype("float32")
+    for _ in range(loops * steps):
+        want = (want + 1).astype("float16").astype("float32") @ w.astype("float32") * 0.5
+    kernel = tilelang.compile(chain, out_idx=[2])
+    close(kernel(x, w), want)
+    sets = set(re.findall(r"cross_set \S+ (#\d+)", kernel.ir(after="lowered")))
+    assert len(sets) <= 16
