@@ -149,6 +149,7 @@ class Launcher:
         got, views, scalars, env, other = kernel._accept(args, kwargs)
         if other:
             return kernel._variant(other)._launch(args, kwargs)
+        kernel._idle([kernel], env, scalars, set(kernel.out_idx) - set(got))
         plan = self.plan(got, views, scalars, env)
         done = self.run(plan, list(got.values()))
         if key is not None and len(self.plans) < 4096:
@@ -160,7 +161,10 @@ class Launcher:
         kernel, plan = self.kernel, Plan()
         places = {v.device for v in views.values()}
         if len(places) > 1:
-            raise ArgumentError(f"{kernel.name}: the tensors are on {' and '.join(sorted(places))}; move them to one")
+            raise ArgumentError(
+                f"{kernel.name}: the tensors are on {' and '.join(sorted(places))}; move them to one",
+                "x.npu(0), or all on the host",
+            )
         where = places.pop() if places else "cpu"
         plan.host = where == "cpu"
         plan.card = kernel.card if plan.host else int(where.partition(":")[2] or 0)

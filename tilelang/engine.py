@@ -20,6 +20,8 @@ def lower(func, target="auto", target_host=None, platform="auto", **options):
     from .kernel import Kernel
 
     if isinstance(func, dict) or func is None:
-        raise ArgumentError(f"engine.lower takes a prim_func, not {type(func).__name__}")
+        raise ArgumentError(
+            f"engine.lower takes a prim_func, not {type(func).__name__}", "mark the kernel with @T.prim_func"
+        )
     kernel = func if isinstance(func, Kernel) else compile(func, target=target, platform=platform, **options)
     return CompiledArtifact(kernel, kernel.get_kernel_source())

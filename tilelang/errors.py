@@ -38,6 +38,7 @@ CODES = {
     1024: ("warning", "count larger than the tile"),
     1025: ("warning", "time by the simulated clock"),
     1026: ("warning", "number beyond the range of its dtype"),
+    1027: ("warning", "launch without blocks"),
     1030: ("error", "wrong argument of a kernel call"),
 }
 
@@ -295,7 +296,7 @@ class explained:
         user, callee, inside = None, None, False
         while tb is not None:
             code = tb.tb_frame.f_code
-            if code.co_name == "wrapped_statement":  # of frontend/builder.py
+            if code.co_name.startswith("wrapped_"):  # `rightly` below, and frontend/builder.py
                 tb = tb.tb_next
                 continue
             was, inside = inside, code.co_filename.startswith(_PACKAGE)
@@ -303,22 +304,109 @@ class explained:
             callee = callee if inside and was and callee else code.co_name if inside and user else None
             tb = tb.tb_next
         deep = isinstance(error, RecursionError)
-        call = not inside and isinstance(error, TypeError) and _CALL.match(str(error))
-        if not inside and not deep and not call:
+        at = place_of(*user) if user else here()
+        if not inside and not deep:
+            if _OUR_KIND.search(str(error)):
+                fix = next((fix for word, fix in _PYTHON_WORDS if word in str(error)), _PYTHON_WORDS[-1][1])
+                said = _OUR_KIND.sub(
+                    lambda m: "tile" if m[1] in ("Buffer", "Region") else "value of the chip", str(error)
+                )
+                raise CompileError([Diagnostic(1005, f"Python cannot do this with what is on the chip: {said}", *at,
+                                               None, fix)]) from error  # fmt: skip
             return
         why = "calls itself without end" if deep else f"{type(error).__name__}: {error}"
         where = f"'{callee}' in {self.what}" if callee else self.what
-        text = f"{self.what} {why}" if deep else f"{error} (in {self.what})" if call else f"{where} fails: {why}"
-        fix = "a kernel is executed once to trace it: end the recursion by a Python value" if deep else (
-            "check the arguments of this call (help(T.name) shows them); TILELANG_TRACEBACK=1 shows where it fails"
+        text = f"{self.what} {why}" if deep else f"{where} fails: {why}"
+        fix = (
+            "a kernel is executed once to trace it: end the recursion by a Python value"
+            if deep
+            else (
+                "check the arguments of this call (help(T.name) shows them); TILELANG_TRACEBACK=1 shows where it fails"
+            )
         )
-        at = place_of(*user) if user else here()
         if issubclass(self.kind, _AtCall):
             raise self.kind(text, fix, at) from error
         raise self.kind([Diagnostic(self.code, text, *at, None, fix)]) from error
 
 
-_CALL = re.compile(r"[\w.<>]+\(\) (missing|takes|got)\b")
+_OUR_KIND = re.compile(r"\b(Expr|Var|MutVar|Element|Buffer|Region|_Indices|Reducer)\b")
+_PYTHON_WORDS = (  # in Python's message -> what to write instead
+    ("len()", "x.shape[0] is the first of its sizes"),
+    ("__format__", 'T.printf("%d", x) prints it on the chip; {x} without a format shows the expression'),
+    ("__round__", "T.round(x), or T.cast(x, 'int32')"),
+    ("not callable", "index it with [ ]; T.* functions take it as an argument"),
+    ("not subscriptable", "one value has no elements: index the buffer it comes from"),
+    ("not support item", "one value has no elements: index the buffer it comes from"),
+    ("attribute", "what belongs to a kernel is kept in names of its own, not in its buffers"),
+    ("context manager", "with T.Kernel(...) and with T.Scope(...) open blocks"),
+    ("", "T.* functions and operators work on it; kernel.interpret(*args) runs the kernel with values of Python"),
+)
+
+
+# ---- calls with other arguments than a function has -----------------------------------------------------------------
+
+
+def rightly(what, kind=None):
+    """Decorator of a function that users call: a call that does not fit its signature is an error at their line, not a
+    TypeError of Python. `what` is its name there; `kind` the class of the error (TL1030), without one a CompileError
+    (TL1004)."""
+
+    def wrap(fn):
+        @functools.wraps(fn)
+        def wrapped_call(*args, **kwargs):
+            try:
+                return fn(*args, **kwargs)
+            except TypeError as e:
+                if e.__traceback__.tb_next is not None:  # it did not fail at the call itself
+                    raise
+                wrong_call(what, fn, args, kwargs, e, kind)
+
+        return wrapped_call
+
+    return wrap
+
+
+class Rightly(type):
+    """Metaclass: the same for `Class(...)`; `spoken` is its name for the user."""
+
+    def __call__(cls, *args, **kwargs):
+        try:
+            return super().__call__(*args, **kwargs)
+        except TypeError as e:
+            if e.__traceback__.tb_next is not None:
+                raise
+            wrong_call(cls.spoken, cls.__init__, (cls, *args), kwargs, e)
+
+
+def wrong_call(what, fn, args, kwargs, error, kind=None):
+    """Raises what is wrong with a call whose arguments do not fit the signature of `fn`."""
+    import inspect
+
+    parameters = inspect.signature(fn).parameters.values()
+    if next(iter(parameters)).name == "self":
+        parameters, args = list(parameters)[1:], args[1:]
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    names, places = [p.name for p in named], [p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
+    shown = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    usage = [str(p.replace(annotation=p.empty)).replace("'", '"') for p in shown]
+    usage = f"{what}({', '.join(usage)})"
+    unknown = [n for n in kwargs if n not in names]
+    missing = [p.name for p in named[len(args) :] if p.default is p.empty and p.name not in kwargs]
+    twice = [n for n in places[: len(args)] if n in kwargs]
+    text = fix = None
+    if unknown:
+        near = nearest(unknown[0], names) or next((n for n in names if n.lower() == unknown[0].lower()), None)
+        text, fix = f"{what} has no argument '{unknown[0]}'", f"did you mean '{near}'?" if near else None
+    elif twice:
+        text = f"{what} gets its argument '{twice[0]}' twice: by its place and by its name"
+    elif missing:
+        text = f"{what} is called without its argument{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))}"
+    elif len(args) > len(places):
+        text = f"{what} takes {len(places)} arguments by their place, {len(args)} are given"
+    text, fix = text or f"{what}: {error}", fix or usage
+    if kind is not None:
+        raise kind(text, fix, here()) from None
+    fail(1004, text, fix, here())
 
 
 def place(at, text):

@@ -13,14 +13,14 @@ import functools
 import time
 
 from . import cache
-from .errors import ArgumentError, explained, fail, nearest, warn
+from .errors import ArgumentError, explained, fail, nearest, rightly, warn
 from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
 from .frontend.rewrite import parse, rewrite
 from .frontend.trace import PrimFunc, TensorType, Traced, annotations, parameter_names
 from .kernel import Kernel, chip_of_platform
-from .language.dtypes import DType
+from .language.dtypes import IR_NAME, DType
 from .tensors import is_tensor, view, what
 
 
@@ -43,12 +43,14 @@ def _options(what, given):
     for name in given:
         if name not in _OPTIONS:
             near = nearest(name, [*_OPTIONS, *_IGNORED, "platform"])
-            raise ArgumentError(f"{what} has no option '{name}'" + (f"; did you mean '{near}'?" if near else ""))
+            fix = f"did you mean '{near}'?" if near else f"the options are {', '.join(_OPTIONS)}"
+            raise ArgumentError(f"{what} has no option '{name}'", fix)
     if given.get("chip") is None and platform not in (None, "auto"):
         given["chip"] = chip_of_platform(platform)
     return given
 
 
+@rightly("tilelang.compile", ArgumentError)
 def compile(func, out_idx=None, **options):
     """Compiles a prim_func into a Kernel."""
     if isinstance(func, Kernel):
@@ -56,15 +58,17 @@ def compile(func, out_idx=None, **options):
     if isinstance(func, JITFunction):
         name = func.__name__
         raise ArgumentError(
-            f"tilelang.compile takes a prim_func; '{name}' is under @tilelang.jit: call it, or {name}.compile(...)"
+            f"tilelang.compile takes a prim_func, and '{name}' is under @tilelang.jit",
+            f"call it, or {name}.compile(...)",
         )
     if not isinstance(func, PrimFunc):
         raise ArgumentError(
-            f"tilelang.compile takes a prim_func, not {type(func).__name__}; mark the kernel with @T.prim_func"
+            f"tilelang.compile takes a prim_func, not {what(func)}", "mark the kernel with @T.prim_func"
         )
     return Kernel(func, **_options("tilelang.compile", {"out_idx": out_idx, **options}))
 
 
+@rightly("tilelang.jit", ArgumentError)
 def jit(func=None, **options):
     """Decorator for kernels and for functions that build kernels; the options are those of tilelang.compile."""
     options = _options("tilelang.jit", options)
@@ -95,7 +99,9 @@ class JITFunction:
 
     def __init__(self, fn, options):
         if not callable(fn) or not hasattr(fn, "__code__"):
-            raise ArgumentError(f"@tilelang.jit takes a function, not {type(fn).__name__}")
+            twice = isinstance(fn, JITFunction)
+            fix = "one @tilelang.jit is enough" if twice else "@tilelang.jit(out_idx=[-1]): options are given by name"
+            raise ArgumentError(f"@tilelang.jit takes a function, not {what(fn)}", fix)
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.options = options
@@ -141,13 +147,15 @@ class JITFunction:
         return cache.lookup(key, lambda: self._make(args, kwargs))
 
     def _make(self, args, kwargs):
-        func = self.fn(*args, **kwargs)
+        func = rightly(self.__name__, ArgumentError)(self.fn)(*args, **kwargs)
         if isinstance(func, Kernel):
             return func
         if not isinstance(func, PrimFunc):
             raise ArgumentError(
-                f"'{self.__name__}' is under @tilelang.jit but returned {type(func).__name__}, not a prim_func; "
-                "mark the inner function with @T.prim_func and return it"
+                f"'{self.__name__}' is under @tilelang.jit but returns {what(func)}, not a prim_func",
+                "call what it returns: it is under @tilelang.jit too"
+                if isinstance(func, JITFunction)
+                else "mark the inner function with @T.prim_func, and `return` it",
             )
         return Kernel(func, **self.options)
 
@@ -207,7 +215,10 @@ class Context:
             return value()
         kind = annotation()
         if name in self.fixed and isinstance(kind, TensorType):
-            raise ArgumentError(f"argument '{name}' is {what(self.fixed[name])}, wanted a tensor {kind!r}")
+            raise ArgumentError(
+                f"argument '{name}' is {what(self.fixed[name])}, wanted a tensor {kind!r}",
+                "a numpy array or a torch tensor",
+            )
         if not isinstance(kind, TensorType):
             return value()
         self.found[name] = kind
@@ -249,7 +260,7 @@ class Eager:
         try:
             bound = (self.signature.bind_partial if partly else self.signature.bind)(*args, **own)
         except TypeError as e:
-            raise ArgumentError(f"{self.fn.__name__}: {e}") from None
+            raise ArgumentError(f"{self.fn.__name__}: {e}", f"{self.fn.__name__}({', '.join(self.names)})") from None
         bound.apply_defaults()
         return bound.arguments, sizes
 
@@ -308,7 +319,8 @@ class Eager:
                     shape, dtype = note.shape, note.dtype
                 elif n in views and not isinstance(dtype, DType):
                     raise ArgumentError(
-                        f"{self.fn.__name__}: argument '{n}' has dtype {dtype}, which kernels do not have"
+                        f"{self.fn.__name__}: argument '{n}' has dtype {dtype}, which kernels do not have",
+                        f"convert it to one of {', '.join(IR_NAME)}",
                     )
                 values[n] = Buffer(n, tuple(shape), dtype, "gm", where)
                 builder.params.append(values[n])
@@ -346,7 +358,13 @@ class Eager:
             builder.finish()
         unused = [n for n in consts if n not in context.asked]
         if unused:
-            raise ArgumentError(f"{self.fn.__name__} has no argument and no T.const '{unused[0]}'")
+            near = nearest(unused[0], [*self.names, *context.asked])
+            raise ArgumentError(
+                f"{self.fn.__name__} has no argument and no T.const '{unused[0]}'",
+                f"did you mean '{near}'?"
+                if near
+                else f"{self.fn.__name__}({', '.join([*self.names, *context.asked])})",
+            )
 
         def execute(b):
             run(**self.arguments(b, tensors, views, fixed))

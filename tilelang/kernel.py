@@ -23,7 +23,9 @@ from .errors import (
     show_print,
     warn,
 )
+from .frontend.builder import active
 from .frontend.expr import Buffer, evaluate, show, sizes_in
+from .frontend.trace import called_inside
 from .pass_config import PassConfigKey, read
 from .tensors import check, empty_like_kind, four_bits, give_back, is_tensor, packed, view, what
 
@@ -38,8 +40,8 @@ def _choice(what, value, choices):
     if value not in choices:
         near = nearest(str(value), choices)
         raise ArgumentError(
-            f"{what}={value!r}: there is no such {what}; one of {', '.join(choices)}"
-            + (f"; did you mean '{near}'?" if near else "")
+            f"{what}={value!r}: there is no such {what}; one of {', '.join(choices)}",
+            f"did you mean '{near}'?" if near else f"{what}={choices[0]!r}, or leave it out",
         )
     return value
 
@@ -50,13 +52,19 @@ def _indices(what, idx, params):
         return []
     out = []
     for i in list(idx) if isinstance(idx, (list, tuple)) else [idx]:
-        if not isinstance(i, int) or not -len(params) <= i < len(params):
+        names = [p.name for p in params]
+        fix = f"{what}=[-1] is the last parameter"
+        if isinstance(i, bool) or not isinstance(i, int) or not -len(params) <= i < len(params):
+            fix = f"{what}=[{names.index(i)}] is '{i}'" if i in names else fix
             raise ArgumentError(
-                f"{what}={idx!r}: the kernel has {len(params)} parameters ({', '.join(p.name for p in params)})"
+                f"{what}={idx!r}: {i!r} is no number of one of the {len(params)} parameters ({', '.join(names)})", fix
             )
         i %= len(params)
         if not isinstance(params[i], Buffer):
-            raise ArgumentError(f"{what}={idx!r}: parameter {i}, '{params[i].name}', is a scalar, not a tensor")
+            at = [n for n, p in enumerate(params) if isinstance(p, Buffer)]
+            raise ArgumentError(
+                f"{what}={idx!r}: parameter {i}, '{names[i]}', is a scalar, not a tensor", f"{what}={at[-1:]}"
+            )
         out.append(i)
     return out
 
@@ -82,6 +90,15 @@ class Given(dict):
     def __init__(self):
         super().__init__()
         self.unused, self.back = [], []
+
+
+def _as_tensor(obj):
+    """What to write for an argument that is no tensor."""
+    if isinstance(obj, (list, tuple)):
+        return "numpy.array(x, dtype)"
+    if isinstance(obj, (int, float)):
+        return "a scalar parameter is written `n: T.int32` in the kernel; numpy.full(shape, x, dtype) is a tensor"
+    return "a numpy array or a torch tensor"
 
 
 def _warn_of(found):
@@ -131,10 +148,14 @@ class Kernel(Debugging):
         self.device = _choice("device", device, DEVICES)
         self.card = int(card) if card.isdigit() else None  # "ascend:1"; without a number the current one
         if card and (self.card is None or self.device == "sim"):
-            raise ArgumentError(f"device='{device}:{card}': wanted 'sim', 'ascend' or 'ascend:N'")
+            raise ArgumentError(f"device='{device}:{card}' is no device", "'sim', 'ascend' or 'ascend:N', N a number")
         self.chip = chip or os.environ.get("TILELANG_CHIP") or self._chip_there()
         if self.chip is not None and not isinstance(self.chip, str):
-            raise ArgumentError(f"chip={what(chip)}, wanted the name of a chip (tlc chips lists them)")
+            raise ArgumentError(f"chip={what(chip)}, wanted the name of a chip", "chip='910B2'; tlc chips lists them")
+        if checks not in (None, True, False):
+            raise ArgumentError(f"checks={checks!r}: the fault checks are on or off", "checks=True or checks=False")
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 0:
+            raise ArgumentError(f"threads={threads!r}: a number of threads of this machine", "threads=0 chooses one")
         self.checks = (
             checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
         )
@@ -179,9 +200,12 @@ class Kernel(Debugging):
         self.workspace_idx += [i for i, p in enumerate(params) if id(p) in scratch]
         both = set(self.out_idx) & set(self.workspace_idx)
         if both:
-            raise ArgumentError(f"parameter {both.pop()} is named in out_idx and in workspace_idx")
+            name = params[both.pop()].name
+            raise ArgumentError(
+                f"parameter '{name}' is named in out_idx and in workspace_idx", "name it in one of them"
+            )
         if len(set(self.out_idx)) != len(self.out_idx):
-            raise ArgumentError(f"out_idx={out_idx!r} names a parameter twice")
+            raise ArgumentError(f"out_idx={out_idx!r} names a parameter twice", f"out_idx={sorted(set(self.out_idx))}")
 
     def _plan(self):
         self.params = []
@@ -275,7 +299,10 @@ class Kernel(Debugging):
 
     def _need(self, what):
         if self._program is None:
-            raise ArgumentError(f"{what}: '{self.name}' has no blocks or no elements to write, so nothing was compiled")
+            raise ArgumentError(
+                f"{what}: '{self.name}' has no blocks or no elements to write, so nothing was compiled",
+                "build it for sizes greater than 0",
+            )
         return self._program
 
     def _outputs_hint(self, missing):
@@ -306,8 +333,8 @@ class Kernel(Debugging):
             names = [n for n, _ in _core.passes()]
             near = nearest(str(after), names)
             raise ArgumentError(
-                f"ir(after={after!r}): there is no such pass; the passes are {', '.join(names)}"
-                + (f"; did you mean '{near}'?" if near else "")
+                f"ir(after={after!r}): there is no such pass; the passes are {', '.join(names)}",
+                f"did you mean '{near}'?" if near else "ir(after='lowered') is the end",
             )
         return text
 
@@ -383,7 +410,7 @@ class Kernel(Debugging):
     def get_tuner_result(self):
         """{"latency", "config", "ref_latency", "by", "tried"} of a kernel that @tilelang.autotune chose."""
         if self.tuner_result is None:
-            raise ArgumentError(f"{self.name} was not tuned: @tilelang.autotune above @tilelang.jit tunes")
+            raise ArgumentError(f"{self.name} was not tuned", "@tilelang.autotune above @tilelang.jit tunes")
         return self.tuner_result
 
     # ---- the call -----------------------------------------------------------------------------------------------
@@ -398,14 +425,13 @@ class Kernel(Debugging):
             for n in kwargs:
                 if n not in names:
                     near = nearest(n, names)
-                    raise ArgumentError(
-                        f"{self.name} has no parameter '{n}'" + (f"; did you mean '{near}'?" if near else "")
-                    )
+                    fix = f"did you mean '{near}'?" if near else f"the parameters are {', '.join(names)}"
+                    raise ArgumentError(f"{self.name} has no parameter '{n}'", fix)
         order = self.inputs if len(args) + len(kwargs) <= len(self.inputs) else self.given
         got = dict(zip(order, args))
         for n, v in kwargs.items():
             if names[n] in got:
-                raise ArgumentError(f"{self.name}: '{n}' is given twice")
+                raise ArgumentError(f"{self.name}: '{n}' is given twice", "by its place or by its name, not both")
             got[names[n]] = v
         missing = [self.params[i].name for i in self.inputs if i not in got]
         if missing or len(args) > len(order):
@@ -413,7 +439,7 @@ class Kernel(Debugging):
             raise ArgumentError(
                 f"{self.name} takes {len(self.inputs)} arguments ({wanted}), {len(args) + len(kwargs)} are given"
                 + (f"; missing: {', '.join(missing)}" if missing else ""),
-                fix=self._outputs_hint(missing),
+                self._outputs_hint(missing) or f"{self.name}({', '.join(self.params[i].name for i in self.inputs)})",
             )
         return got
 
@@ -440,7 +466,10 @@ class Kernel(Debugging):
                     env.setdefault(s.name, 0)
         missing = [n for n in self.sizes if n not in env]
         if missing:
-            raise ArgumentError(f"{self.name}: the size {missing[0]} cannot be read from the tensors given")
+            raise ArgumentError(
+                f"{self.name}: the size {missing[0]} cannot be read from the tensors given",
+                f"give a tensor that has '{missing[0]}' as a dimension",
+            )
         for i, v in views.items():
             want = tuple(evaluate(s, env) for s in self.params[i].shape)
             if want == tuple(v.shape):
@@ -455,7 +484,10 @@ class Kernel(Debugging):
                 continue
             if len(want) != len(v.shape):
                 raise ArgumentError(
-                    f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}"
+                    f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}",
+                    f"x.reshape({', '.join(map(str, want))})"
+                    if math.prod(want) == math.prod(v.shape)
+                    else f"a tensor of shape {want}",
                 )
             d = next(d for d in range(len(want)) if want[d] != v.shape[d])
             why = "".join(
@@ -465,7 +497,9 @@ class Kernel(Debugging):
             )
             raise ArgumentError(
                 f"{self._who(i)} has shape {tuple(v.shape)}, wanted {want}: "
-                f"dimension {d} is {v.shape[d]}, not {want[d]}{why}"
+                f"dimension {d} is {v.shape[d]}, not {want[d]}{why}",
+                f"give a tensor of shape {want}"
+                + ("" if why else ", or make the kernel for this size (T.symbolic('N') in its place takes any)"),
             )
         return env, other
 
@@ -482,9 +516,15 @@ class Kernel(Debugging):
             bits, signed = (1, False) if dtype == "bool" else (dtype.bits, not dtype.startswith("u"))
             low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
             if not low <= value <= high:
-                raise ArgumentError(f"{self._who(i)} is {value}, which {dtype} does not hold ({low} to {high})")
+                raise ArgumentError(
+                    f"{self._who(i)} is {value}, which {dtype} does not hold ({low} to {high})",
+                    "a smaller number, or a wider dtype in the kernel",
+                )
             return value
-        raise ArgumentError(f"{self._who(i)} is {what(value)}, wanted a number for {dtype}")
+        raise ArgumentError(
+            f"{self._who(i)} is {what(value)}, wanted a number for {dtype}",
+            f"int(x), or {self.params[i].name}: T.float32 in the kernel" if isinstance(value, float) else "int(x)",
+        )
 
     def _launches(self, other):
         """The kernels of a call, one for each T.Kernel, for the shapes of the tensors given."""
@@ -506,14 +546,16 @@ class Kernel(Debugging):
                 obj, put_back = packed(obj)
                 views.back += [put_back] * (i in self.written)
             if not is_tensor(obj):
-                raise ArgumentError(f"{self._who(i)} is {type(obj).__name__}, wanted a tensor {p!r}")
+                raise ArgumentError(f"{self._who(i)} is {what(obj)}, wanted a tensor {p!r}", _as_tensor(obj))
             v = view(obj, self._who(i))
             if p.dtype == "int4":
                 v = four_bits(v, self._who(i), i in self.written or p.role == "out" or self.device != "sim")
             views[i] = v
             check(v, self._who(i), p.dtype, None if self.loose else len(p.shape), cards=self.device != "sim")
             if not v.writable and (i in self.written or p.role == "out"):
-                raise ArgumentError(f"{self._who(i)} is written by the kernel, but the array is read-only")
+                raise ArgumentError(
+                    f"{self._who(i)} is written by the kernel, but the array is read-only", "pass x.copy()"
+                )
         env, other = self._bind_sizes(views)
         return got, views, scalars, env, other
 
@@ -552,6 +594,8 @@ class Kernel(Debugging):
         return directory
 
     def __call__(self, *args, **kwargs):
+        if active() is not None:
+            called_inside(self.name)
         with explained(f"the call of '{self.name}'", ArgumentError):
             return self._call(args, kwargs)
 
@@ -560,6 +604,7 @@ class Kernel(Debugging):
             return self._launch(args, kwargs)
         got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
         runs = self._launches(other)
+        self._idle(runs, env, scalars, results)
         for k in runs:
             k._run(env, views, scalars)
         for put_back in views.back:
@@ -602,13 +647,40 @@ class Kernel(Debugging):
             args.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].core_shape)))
         return args
 
+    def _blocks(self, env, scalars):
+        """The number of blocks of a call."""
+        scope = {**env, **{self.params[i].name: v for i, v in scalars.items()}}
+        grid = [int(evaluate(e, scope)) for _, e in self.traced.builder.grid]
+        if min(grid) < 0 or math.prod(grid) >= 1 << 31:
+            text = " x ".join(show(e) for _, e in self.traced.builder.grid)
+            sizes = ", ".join(f"{n} is {scope[n]}" for _, e in self.traced.builder.grid for n in sizes_in(e))
+            raise ArgumentError(
+                f"{self.name}: T.Kernel({text}) has {' x '.join(map(str, grid))} blocks" + f": {sizes}" * bool(sizes),
+                "a number from 0 to 2^31 - 1",
+            )
+        return math.prod(grid)
+
+    def _idle(self, runs, env, scalars, made):
+        """Launches without blocks do nothing: no word where there is no element to write, a warning where tensors of
+        the caller stay as they are, an error where one that is `made` for the call would hold nothing."""
+        idle = [k for k in runs if k._blocks(env, scalars) == 0]
+        if not idle:
+            return
+        shapes = {i: tuple(evaluate(s, env) for s in self.params[i].shape) for i in self.written}
+        alive = [k for k in runs if k not in idle]
+        for i in sorted(i for i in shapes if math.prod(shapes[i])):
+            launches = [k for k in idle if k.traced.builder.mentions(self.traced.params[i])]
+            if not launches or any(k.traced.builder.mentions(self.traced.params[i]) for k in alive):
+                continue
+            grid = ", ".join(show(e) for _, e in launches[0].traced.builder.grid)
+            text = f"T.Kernel({grid}) has 0 blocks in this call, so that nothing is written to it"
+            fix = "give sizes that make at least one block"
+            if i in made:
+                raise ArgumentError(f"{self._who(i)} of shape {shapes[i]} is an output, and {text}", fix)
+            warn(f"{self._who(i)}: {text}", 1027, fix=fix)
+
     def _run(self, env, views, scalars):
-        scope = dict(env)
-        scope.update((self.params[i].name, v) for i, v in scalars.items())
-        blocks = 1
-        for _, e in self.traced.builder.grid:
-            blocks *= max(int(evaluate(e, scope)), 0)
-        if self._program is None or blocks == 0:
+        if self._program is None or self._blocks(env, scalars) == 0:
             self.last_run = {
                 "blocks": 0,
                 "instructions": 0,
@@ -650,7 +722,11 @@ def chip_named(name=None):
     for chip in chips:
         if chip[0] == name:
             return chip
-    raise ArgumentError(f"chip={name!r}: there is no such chip; one of {', '.join(c[0] for c in chips)}")
+    names = [c[0] for c in chips]
+    near = nearest(name, names)
+    raise ArgumentError(
+        f"chip={name!r}: there is no such chip; one of {', '.join(names)}", f"did you mean '{near or names[1]}'?"
+    )
 
 
 def chip_of_platform(platform):
@@ -661,7 +737,7 @@ def chip_of_platform(platform):
         if family.lower() == str(platform).lower():
             return name
     families = sorted({c[1].upper() for c in _core.chips()})
-    raise ArgumentError(f"platform={platform!r}: there is no such family of chips; one of {', '.join(families)}")
+    raise ArgumentError(f"platform={platform!r}: there is no such family of chips", f"one of {', '.join(families)}")
 
 
 def lowered(name, text, chip=None):

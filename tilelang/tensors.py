@@ -53,7 +53,8 @@ def view(obj, who):
         except TypeError:
             raise ArgumentError(
                 f"{who} is {what(obj)}, wanted a tensor: a numpy array, a torch tensor, "
-                "or an object with DLPack or the buffer protocol"
+                "or an object with DLPack or the buffer protocol",
+                "pass numpy.asarray(x), or torch.as_tensor(x)",
             ) from None
         obj = made
     if not obj.dtype.isnative:
@@ -148,7 +149,10 @@ def check(v, who, dtype, rank, cards=False):
             f"convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})",
         )
     if rank is not None and len(v.shape) != rank:
-        raise ArgumentError(f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}")
+        raise ArgumentError(
+            f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}",
+            f"give it {rank} dimensions: x.reshape(...)",
+        )
     if not v.contiguous:
         raise ArgumentError(
             f"{who} is not contiguous, shape {v.shape}", "pass numpy.ascontiguousarray(x) or x.contiguous()"

@@ -23,7 +23,13 @@ Diag *diag_add(Diags *d, DiagCode code, Loc loc, const char *fmt, ...) {
   va_start(ap, fmt);
   g.text = arena_vprintf(d->arena, fmt, ap);
   va_end(ap);
-  if (g.severity == SEV_ERROR && d->n_errors++ >= d->limit && d->list.len) {
+  bool said = false; /* one finding of an expression that stands twice in a statement is one */
+  for (size_t i = d->list.len; i > 0 && !said; i--) {
+    const Diag *o = &d->list.data[i - 1];
+    said = o->code == code && o->loc.line == loc.line && o->loc.col == loc.col && o->loc.file == loc.file &&
+           !strcmp(o->text, g.text);
+  }
+  if (said || (g.severity == SEV_ERROR && d->n_errors++ >= d->limit && d->list.len)) {
     Diag *spare = arena_new(d->arena, Diag); /* counted, not kept: callers may still fill it */
     *spare = g;
     return spare;

@@ -213,8 +213,8 @@ def test_nothing_to_do():
         (X[0], "argument 'X' has 1 dimensions, shape (64,), wanted 2"),
         (X[:4], "argument 'X' has shape (4, 64), wanted (8, 64): dimension 0 is 4, not 8"),
         (np.ascontiguousarray(X.T).T, "argument 'X' is not contiguous, shape (8, 64)"),
-        (3.0, "argument 'X' is float, wanted a tensor X: float32[8, 64]"),
-        (None, "argument 'X' is NoneType, wanted a tensor"),
+        (3.0, "argument 'X' is float 3.0, wanted a tensor X: float32[8, 64]"),
+        (None, "argument 'X' is NoneType None, wanted a tensor"),
     ],
 )
 def test_wrong_tensor(argument, message):
@@ -250,17 +250,17 @@ def test_wrong_calls():
 
 
 def test_wrong_options():
-    with pytest.raises(ArgumentError, match="device='simm': there is no such device; .* did you mean 'sim'"):
+    with pytest.raises(ArgumentError, match="(?s)device='simm': there is no such device; .* did you mean 'sim'"):
         copy_kernel(device="simm")
     with pytest.raises(ArgumentError, match="target='ptx': there is no such target"):
         copy_kernel(target="ptx")
-    with pytest.raises(ArgumentError, match=r"out_idx=\[5\]: the kernel has 2 parameters \(X, Y\)"):
+    with pytest.raises(ArgumentError, match=r"out_idx=\[5\]: 5 is no number of one of the 2 parameters \(X, Y\)"):
         copy_kernel(out_idx=[5])
     with pytest.raises(ArgumentError, match="named in out_idx and in workspace_idx"):
         copy_kernel(workspace_idx=[1])
     with pytest.raises(tilelang.CompileError, match="910B2"):
         copy_kernel(chip="910Z")
-    with pytest.raises(ArgumentError, match="tilelang.compile has no option 'devcie'; did you mean 'device'?"):
+    with pytest.raises(ArgumentError, match="(?s)tilelang.compile has no option 'devcie'.*did you mean 'device'?"):
         copy_kernel(devcie="sim")
     with pytest.raises(ArgumentError, match="platform='A9': there is no such family of chips"):
         copy_kernel(platform="A9")

@@ -155,7 +155,7 @@ def test_grid():
             with T.Kernel(4) as (cid, vid):
                 pass
 
-    check(names, "TL1004", "T.Kernel gives 1 indices, 2 names take them", "is_npu=True")
+    check(names, "TL1004", "T.Kernel gives 1 index, 2 names take them", "is_npu=True")
 
     def threads():
         @T.prim_func
@@ -264,7 +264,7 @@ def test_misplaced_statements():
         (lambda X, Y, x, y, n: x[8:8, 0], "TL1011", "an empty slice"),
         (lambda X, Y, x, y, n: T.copy(x, 3), "TL1004", "T.copy takes a tile (buffer or slice), not int 3"),
         (lambda X, Y, x, y, n: T.copy(X[0, 0], x[0, 0]), "TL1004", "T.copy between two elements"),
-        (lambda X, Y, x, y, n: T.copy(X, x, speed=3), "TL1004", "T.copy has no option 'speed'"),
+        (lambda X, Y, x, y, n: T.copy(X, x, speed=3), "TL1004", "T.copy has no argument 'speed'"),
         (lambda X, Y, x, y, n: T.fill(x, y), "TL1004", "T.fill takes one value"),
         (lambda X, Y, x, y, n: T.tile.add(x, y), "TL1004", "T.tile.add takes 2 operands after the destination, 1 are"),
         (lambda X, Y, x, y, n: T.tile.add(x, y, y[0:8, 0:8]), "TL1012", "'x' takes (64, 64), 'y' gives (8, 8)"),

@@ -75,7 +75,7 @@ def test_kinds_of_functions():
         with T.Kernel(1):
             yield 1
 
-    with pytest.raises(CompileError, match="TL1010.*generator"):
+    with pytest.raises(CompileError, match="TL1009.*has a `yield`"):
         T.prim_func(yielding)
 
     @T.macro
@@ -102,7 +102,7 @@ def test_errors_of_the_user_stay_the_users():
         with T.Kernel(1):
             T.copy(X)
 
-    with pytest.raises(CompileError, match=r"TL1014: copy\(\) missing 1 required positional argument: 'dst'"):
+    with pytest.raises(CompileError, match="TL1004: T.copy is called without its argument 'dst'"):
         T.prim_func(wrong)
 
 

@@ -20,7 +20,10 @@ class AutoTuner:
 
     def __init__(self, fn, configs, options):
         if not isinstance(fn, JITFunction):
-            raise ArgumentError("@tilelang.autotune stands above @tilelang.jit")
+            raise ArgumentError(
+                "@tilelang.autotune stands above @tilelang.jit",
+                "@tilelang.autotune(configs=[...]) above @tilelang.jit above the function",
+            )
         functools.update_wrapper(self, fn)
         self.jit, self.configs, self.options = fn, configs, options
         self.signature = inspect.signature(fn.fn)
@@ -39,10 +42,16 @@ class AutoTuner:
             c = dict(c) if isinstance(c, dict) else dict(zip([n for n in names if n not in kwargs][len(args) :], c))
             unknown = [n for n in c if n not in names]
             if unknown:
-                raise ArgumentError(f"autotune: '{self.jit.__name__}' has no argument '{unknown[0]}'")
+                raise ArgumentError(
+                    f"autotune: '{self.jit.__name__}' has no argument '{unknown[0]}'",
+                    "the keys of a configuration are names of its arguments",
+                )
             out.append(c)
         if not out:
-            raise ArgumentError(f"autotune: there is no configuration for '{self.jit.__name__}'")
+            raise ArgumentError(
+                f"autotune: there is no configuration for '{self.jit.__name__}'",
+                "configs=[{...}, ...] with at least one",
+            )
         return out
 
     def __call__(self, *args, **kwargs):
@@ -85,7 +94,10 @@ class AutoTuner:
                 best = (entry, kernel, by)
         if best is None:
             reasons = "\n".join(f"  {t['config']}: {t['reason']}" for t in tried)
-            raise ArgumentError(f"autotune: no configuration of '{self.jit.__name__}' works:\n{reasons}")
+            raise ArgumentError(
+                f"autotune: no configuration of '{self.jit.__name__}' works:\n{reasons}",
+                "start with a configuration that compiles: call the function with its values",
+            )
         entry, kernel, by = best
         kernel.tuner_result = {
             "latency": entry["latency"], "config": entry["config"], "ref_latency": reference.latency, "by": by,

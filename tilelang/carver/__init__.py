@@ -48,7 +48,10 @@ class MatmulTemplate:
     def recommend_hints(self, topk=10):
         """The best `topk` hints, best first."""
         if self.arch is None:
-            raise ArgumentError("MatmulTemplate: say for which chip: template.with_arch(Ascend())")
+            raise ArgumentError(
+                "MatmulTemplate: say for which chip: template.with_arch(Ascend())",
+                "template.with_arch(carver.arch.Ascend())",
+            )
         item, chip = self.in_dtype.itemsize, self.arch
         found = []
         for bm in _fitting(self.M):

@@ -18,7 +18,10 @@ class Call:
         got, views, scalars, env, other, _, _ = kernel._bind(args, kwargs)
         k, *rest = kernel._launches(other)
         if rest:
-            raise ArgumentError(f"{kernel.name} launches several kernels one after the other; this tool takes one")
+            raise ArgumentError(
+                f"{kernel.name} launches several kernels one after the other; this tool takes one",
+                "put each T.Kernel into a prim_func of its own and look at the one that is wrong",
+            )
         self.text, self.paths, self.name = k.text, k.traced.builder.paths, k.name
         self.options = k._lower_options()
         self.given = list(args)
@@ -48,6 +51,4 @@ class Call:
     def added(self, prog):
         """The same for a Program of a later stage."""
         sizes = {q.name: v for q, v in zip(prog.params, self.base)}
-        return [
-            poison(tuple(int(evaluate(s, sizes)) for s in q.shape), q.dtype) for q in prog.params[len(self.base) :]
-        ]
+        return [poison(tuple(int(evaluate(s, sizes)) for s in q.shape), q.dtype) for q in prog.params[len(self.base) :]]

@@ -182,7 +182,10 @@ class Difference:
         self.name, self.dtype, self.tile = name, dtype, tile
         self.got, self.want = np.asarray(got).astype(np.float64), np.asarray(want).astype(np.float64)
         if self.got.shape != self.want.shape:
-            raise ArgumentError(f"the reference of '{name}' has shape {self.want.shape}, the result {self.got.shape}")
+            raise ArgumentError(
+                f"the reference of '{name}' has shape {self.want.shape}, the result {self.got.shape}",
+                "give the reference the shape of the result",
+            )
         finite = np.abs(self.want[np.isfinite(self.want)])
         self.scale = float(finite.max()) if finite.size else 0.0
         self.rtol = TOLERANCE.get(str(dtype), 0.0) if rtol is None else rtol
@@ -275,7 +278,9 @@ class Comparison:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise ArgumentError("a heat map needs matplotlib; fix: pip install matplotlib") from None
+            raise ArgumentError(
+                "a heat map needs matplotlib; fix: pip install matplotlib", "pip install matplotlib"
+            ) from None
         shown = self.differences
         figure = Figure(figsize=(5 * max(len(shown), 1), 4), layout="constrained")
         for n, d in enumerate(shown):
@@ -347,7 +352,10 @@ def _references(call, ref, before, interpreted):
         ref = ref(*call.given)
     found = list(ref) if isinstance(ref, (tuple, list)) else [ref]
     if len(found) != len(call.written):
-        raise ArgumentError(f"ref gives {len(found)} tensors, the kernel writes {len(call.written)}")
+        raise ArgumentError(
+            f"ref gives {len(found)} tensors, the kernel writes {len(call.written)}",
+            "a tensor for each that the kernel writes, in the order of its parameters",
+        )
     return [_numpy(r) for r in found]
 
 
@@ -356,4 +364,3 @@ def _numpy(r):
         r = r.detach().cpu()
         return r.float().numpy() if str(r.dtype) == "torch.bfloat16" else r.numpy()
     return np.asarray(r)
-

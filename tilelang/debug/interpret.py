@@ -49,7 +49,10 @@ def run(prog, arrays, scalars, sizes=None):
                 arrays[i] = poison(shape, p.dtype)
                 made.add(i)
             if arrays[i].shape != shape:
-                raise ArgumentError(f"{prog.name}: '{p.name}' has shape {arrays[i].shape}, wanted {shape}")
+                raise ArgumentError(
+                    f"{prog.name}: '{p.name}' has shape {arrays[i].shape}, wanted {shape}",
+                    "give a tensor of that shape",
+                )
             tensors[id(p)] = arrays[i]
             if p.mark or i in made:
                 out.unwritten[id(arrays[i])] = np.ones(shape, np.bool_)
@@ -68,12 +71,17 @@ def interpret(text, args, paths=None):
     prog = program(text, paths=paths)
     given = list(args) + [None] * (len(prog.params) - len(args))
     if len(args) > len(prog.params):
-        raise ArgumentError(f"{prog.name} takes {len(prog.params)} arguments, {len(args)} are given")
+        raise ArgumentError(
+            f"{prog.name} takes {len(prog.params)} arguments, {len(args)} are given",
+            "a tensor or a number for each parameter; None is a tensor full of NaN",
+        )
     arrays, scalars = {}, {}
     for i, (p, a) in enumerate(zip(prog.params, given)):
         if isinstance(p, Var):
             if a is None:
-                raise ArgumentError(f"{prog.name}: no value for the scalar '{p.name}'")
+                raise ArgumentError(
+                    f"{prog.name}: no value for the scalar '{p.name}'", "a number for each scalar parameter"
+                )
             scalars[i] = a
         elif a is not None:
             arrays[i] = as_array(a, p.dtype, f"{prog.name}: argument '{p.name}'")

@@ -24,6 +24,7 @@ from .expr import (
     cast,
     describe,
     half,
+    instead_of,
     shape_text,
     show,
     subtract,
@@ -77,7 +78,10 @@ def _statement(fn):
             return fn(*args, **kwargs)
         except CompileError as e:
             b = active()
+            known = b is not None and {str(d) for d in b.errors}
             if type(e) is not CompileError or b is None or b.live or len(b.errors) >= _MOST_ERRORS:
+                raise
+            if any(str(d) in known for d in e.diagnostics):  # a loop that Python runs comes by again
                 raise
             b.errors += e.diagnostics
 
@@ -120,7 +124,8 @@ class Builder:
     def __exit__(self, kind, error, tb):
         _local.builder = self.before
         if type(error) in (CompileError, UnknownNameError):  # what was found before belongs to it
-            before = [d for d in self.errors if d not in error.diagnostics]
+            last = [str(d) for d in error.diagnostics]
+            before = [d for d in self.errors if str(d) not in last]
             if before:
                 raise CompileError(before + error.diagnostics) from None
 
@@ -310,7 +315,7 @@ class Builder:
         if isinstance(value, Poison):
             value._use()
         if not isinstance(value, Expr) and _number(value) is None:
-            fail(1004, f"an element of {describe(buf)} cannot take {describe(value)}")
+            fail(1004, f"an element of {describe(buf)} cannot take {describe(value)}", fix=instead_of(value))
         value = wrap(value, buf.dtype)
         buf.written = True
         index = [wrap(i, int32) for i in index]

@@ -9,7 +9,7 @@ import math
 import operator
 
 from ..errors import fail, place, warn
-from ..language.dtypes import DType, bool_, float32, int32, int64
+from ..language.dtypes import IR_NAME, DType, bool_, float32, int32, int64
 
 # operator -> precedence (src/ir/exprs.def)
 PREC = {
@@ -142,6 +142,11 @@ class Expr:
     def __hash__(self):
         return id(self)
 
+    def __format__(self, spec):
+        return format(
+            self._python_value("a number", 'T.printf("%d", x) prints it on the chip') if spec else str(self), spec
+        )
+
     def _python_value(self, want, hint):
         from .builder import active
 
@@ -153,27 +158,42 @@ class Expr:
     def __getattr__(self, name):
         no_attribute(self, name)
 
+    __array_priority__ = 1000.0  # numpy leaves `number * self` to this class
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy
+
+        hint = "functions of numpy do not run on the chip: T.exp, T.sqrt … stand for them"
+        return numpy.asarray(self._python_value("a number", hint), dtype)
+
     def __bool__(self):
-        return bool(self._python_value(
-            "the truth",
-            "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain "
-            "Python function mark the function @T.macro, or use T.if_then_else(c, a, b)",
-        ))
+        return bool(
+            self._python_value(
+                "the truth",
+                "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain "
+                "Python function mark the function @T.macro, or use T.if_then_else(c, a, b); T.max and T.min stand for "
+                "those of Python",
+            )
+        )
 
     def __index__(self):
-        return int(self._python_value(
-            "an integer",
-            "index Python lists with numbers of T.unroll(n) only (T.serial and range give run-time ones inside a "
-            "kernel); a plain Python function with such a `range` wants @T.macro",
-        ))
+        return int(
+            self._python_value(
+                "an integer",
+                "index Python lists with numbers of T.unroll(n) only (T.serial and range give run-time ones inside a "
+                "kernel); a plain Python function with such a `range` wants @T.macro",
+            )
+        )
 
     __int__ = __index__
 
     def __float__(self):
-        return float(self._python_value(
-            "a number",
-            "inside the kernel T.cast(x, dtype) converts, and T.exp, T.sqrt … stand for those of math and numpy",
-        ))
+        return float(
+            self._python_value(
+                "a number",
+                "inside the kernel T.cast(x, dtype) converts, and T.exp, T.sqrt … stand for those of math and numpy",
+            )
+        )
 
     def __iter__(self):
         self._python_value("the items", "a scalar has none")
@@ -278,7 +298,7 @@ def wrap(v, like=None, what="a scalar"):
         v._use()
     n = _number(v)
     if n is None:
-        fail(1004, f"{what} was expected, not {describe(v)}")
+        fail(1004, f"{what} was expected, not {describe(v)}", fix=instead_of(v))
     return const(n, _literal_dtype(n, like))
 
 
@@ -305,7 +325,7 @@ def const(n, dtype):
     elif dtype == "bool":
         n = bool(n)
     elif isinstance(n, float) and (n != n or n in (math.inf, -math.inf)):
-        fail(1004, f"{n} does not exist in {dtype}")
+        fail(1004, f"{n} does not exist in {dtype}", fix="a number of that dtype, or a float dtype")
     else:
         n = int(n)  # numbers of an enum too
         if not -(1 << dtype.bits - 1) <= n < 1 << dtype.bits:
@@ -380,9 +400,7 @@ def binary(op, a, b):
         if not _is_scalar(side):
             if isinstance(side, Poison):
                 side._use()
-            if isinstance(side, str) or side is None:
-                fail(1004, f"'{op}' of {describe(a)} and {describe(b)}")
-            return NotImplemented
+            fail(1004, f"'{_PYTHON_WORD.get(op, op)}' of {describe(a)} and {describe(b)}", fix=instead_of(side))
     if not isinstance(a, Expr):
         a = wrap(a, b.dtype if isinstance(b, Expr) else None)
     if not isinstance(b, Expr):
@@ -399,7 +417,11 @@ def binary(op, a, b):
     if op in ("<<", ">>") and (b.op == "const" or b.dtype.bits <= a.dtype.bits):
         dtype = a.dtype
     if op in ("<<", ">>", "&", "|", "^") and (a.dtype.is_float or b.dtype.is_float):
-        fail(1004, f"'{op}' takes integers, not {a.dtype} and {b.dtype}")
+        fail(
+            1004,
+            f"'{op}' takes integers, not {a.dtype} and {b.dtype}",
+            fix="T.cast(x, 'int32'), or T.reinterpret(x, 'int32') for its bits",
+        )
     if op in ("&", "|") and a.dtype == b.dtype == "bool":
         return binary({"&": "&&", "|": "||"}[op], a, b)
     a, b = cast(a, dtype), cast(b, dtype)
@@ -476,7 +498,11 @@ def unary(op, a):
             return const(not a.args[0], bool_)
         return a.args[0] if a.op == "!" else Expr("!", (a,), bool_)
     if op == "~" and a.dtype.is_float:
-        fail(1004, f"'~' takes integers, not {a.dtype}")
+        fail(
+            1004,
+            f"'~' takes integers, not {a.dtype}",
+            fix="T.cast(x, 'int32'), or T.reinterpret(x, 'int32') for its bits",
+        )
     if a.op == "const" and op in ("neg", "abs", "~"):
         return const({"neg": operator.neg, "abs": abs, "~": operator.invert}[op](a.args[0]), a.dtype)
     if op in FLOAT_CALLS and not a.dtype.is_float:
@@ -574,14 +600,20 @@ def as_index(v, what="an index"):
         if v.op == "const" and not v.dtype.is_float:
             return int(v.args[0])
         if v.dtype.is_float:
-            fail(1011, f"{show(v)} is {v.dtype}; {what} must be an integer", fix="T.cast(x, 'int32')")
+            fix = "use `//` for integer division" if v.op == "/" else "T.cast(x, 'int32')"
+            fail(1011, f"{show(v)} is {v.dtype}; {what} must be an integer", fix=fix)
         return v
     if isinstance(v, Poison):
         v._use()
     n = _number(v)
     if isinstance(n, int):
         return int(n)
-    fail(1011, f"{describe(v)} is not {what}", fix="use `//` for integer division" if isinstance(n, float) else None)
+    fix = (
+        "the shape comes first, then the dtype"
+        if isinstance(v, str) and v in IR_NAME
+        else instead_of(v if n is None else n)
+    )
+    fail(1011, f"{describe(v)} is not {what}", fix=fix)
 
 
 def half(e, even=()):
@@ -877,6 +909,7 @@ def _split_index(buf, idx):
         fail(
             1011,
             f"{describe(buf)} has {len(buf.shape)} dimensions, {len(idx)} indices are given",
+            fix=f"{buf.called}[{', '.join('ijklmn'[: len(buf.shape)])}]",
             other=place(buf.at, f"'{buf.called}' is made here"),
         )
     idx += [slice(None)] * (len(buf.shape) - len(idx))
@@ -905,11 +938,16 @@ def _split_index(buf, idx):
         ):
             fail(
                 1011,
-                f"index {show(off)} in dimension {d} of {describe(buf)}, which has {size}",
+                f"index {show(i)} in dimension {d} of {describe(buf)}, which has {size}",
+                fix=f"an index from 0 to {size - 1}; -1 is the last",
                 other=place(buf.at, f"'{buf.called}' is made here"),
             )
         if isinstance(ext, int) and ext <= 0 and not (isinstance(size, int) and size == 0):
-            fail(1011, f"an empty slice in dimension {d} of {describe(buf)}: {show(off)} to {show(stop)}")
+            fail(
+                1011,
+                f"an empty slice in dimension {d} of {describe(buf)}: {show(off)} to {show(stop)}",
+                fix="a slice a:b begins at a and ends before b; b is greater than a",
+            )
         if (
             isinstance(off, int)
             and isinstance(ext, int)
@@ -920,6 +958,7 @@ def _split_index(buf, idx):
             fail(
                 1011,
                 f"slice {off}:{off + ext} in dimension {d} of {describe(buf)}, which has {size}",
+                fix=f"end it at {size}, or make '{buf.called}' larger; only tensors may be passed at their end",
                 other=place(buf.at, f"'{buf.called}' is made here"),
             )
         offs.append(off)
@@ -936,16 +975,71 @@ def shape_text(shape):
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
+_ATTRIBUTES = {  # methods of arrays -> what stands for them here
+    "T": "T.copy(src, dst, transpose=True) or T.transpose(src, dst)",
+    "transpose": "T.transpose(src, dst)",
+    "size": "the product of .shape",
+    "numel": "the product of .shape",
+    "strides": "tensors and tiles are contiguous",
+    "stride": "tensors and tiles are contiguous",
+    "fill": "T.fill(tile, value)",
+    "fill_": "T.fill(tile, value)",
+    "zero_": "T.clear(tile)",
+    "copy": "T.copy(src, dst)",
+    "copy_": "T.copy(src, dst)",
+    "clone": "T.copy(src, dst)",
+    "reshape": "T.reshape(tile, shape)",
+    "view": "T.view(tile, shape)",
+    "flatten": "T.reshape(tile, (n,))",
+    "squeeze": "index with 0: x[0, :]",
+    "unsqueeze": "T.reshape(tile, shape)",
+    "sum": "T.reduce_sum(src, dst, dim)",
+    "max": "T.reduce_max(src, dst, dim)",
+    "min": "T.reduce_min(src, dst, dim)",
+    "mean": "T.reduce_sum(src, dst, dim), then times 1 / n",
+    "exp": "T.tile.exp(dst, src)",
+    **dict.fromkeys(("astype", "to", "float", "half", "int", "type"), "T.copy(src, dst) converts to the dtype of dst"),
+    **dict.fromkeys(("item", "numpy", "tolist", "cpu"), "values are known in the call; T.print(tile) shows them"),
+}
+
+
 def no_attribute(thing, name):
     """`thing.name` of a value of a kernel that has no such attribute (names with an underscore are Python's own)."""
     if name.startswith("_"):
         raise AttributeError(name)
     from ..errors import UnknownNameError, nearest
 
-    near = nearest(name, dir(type(thing)))
-    fix = f"did you mean .{near}?" if near else None
+    tile = isinstance(thing, (Buffer, Region))
+    fix = _ATTRIBUTES.get(name) if tile else None
+    near = nearest(name, ("shape", "dtype", "ndim", "scope", "buffer", "data") if tile else ("dtype", "astype"))
+    if fix is None:
+        fix = f"did you mean .{near}?" if near else "a tile has .shape and .dtype" if tile else "one value has .dtype"
     what = describe(thing) if isinstance(thing, (Buffer, Region)) else show(thing)
     fail(1001, f"{what} has no '{name}'", fix=fix, kind=UnknownNameError)
+
+
+def instead_of(v):
+    """What to write in place of a value that cannot stand in a kernel; None where that is not clear."""
+    kind = f"{type(v).__module__}.{type(v).__name__}"
+    if isinstance(v, (Buffer, Region)):
+        return "one element of it: index it with a number for each dimension"
+    if v is None:
+        return "give it a value: a function without `return` gives None"
+    if hasattr(v, "__array_interface__") or kind.startswith("torch."):
+        return "data comes in at the call: make it a parameter `x: T.Tensor(shape, dtype)` and copy tiles of it"
+    if isinstance(v, str):
+        return "a number, or a size by name: N = T.symbolic('N') before the kernel"
+    if isinstance(v, float):
+        return "use `//` for integer division"
+    if isinstance(v, (list, tuple, range, set, dict)):
+        return "one value: for several, `for k in T.unroll(n)` with a Python number k"
+    if isinstance(v, complex):
+        return "two tiles: the real and the imaginary part"
+    if callable(v):
+        return "call it: f(...) gives its value"
+    if isinstance(v, (int, Expr)):
+        return "a buffer of T.alloc_shared, T.alloc_fragment …, or a slice of one"
+    return None
 
 
 def describe(v):

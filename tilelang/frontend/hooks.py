@@ -166,7 +166,11 @@ class Frame:
         if isinstance(spec, str):
             return self._bind(spec, value)
         if isinstance(value, (Buffer, Region, Expr)):
-            fail(1005, f"{value!r} cannot be unpacked into {len(spec)} names")
+            fail(
+                1005,
+                f"{value!r} cannot be unpacked into {len(spec)} names",
+                fix="x.shape unpacks the sizes of a tile; an element is x[i, j]",
+            )
         values = list(value)
         if len(values) != len(spec):
             return values  # Python's own message says it best

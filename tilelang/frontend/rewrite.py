@@ -12,6 +12,7 @@ same globals and closure, so names resolve as the author wrote them and errors p
 """
 
 import ast
+import inspect
 import linecache
 import sys
 import types
@@ -34,8 +35,6 @@ def _command(name):
 
 def _source(fn):
     """(lines of the function, first line number)."""
-    import inspect
-
     code = fn.__code__
     lines = linecache.getlines(code.co_filename, fn.__globals__) or _command(code.co_filename)
     if not lines:
@@ -69,6 +68,7 @@ def parse(fn):
         fail(
             1009,
             f"the source of '{fn.__name__}' cannot be read by itself: {e.msg}",
+            fix="a kernel is a `def` that begins on a line of its own",
             at=(fn.__code__.co_filename, first, pad + 1),
         )
     if pad:
@@ -77,12 +77,19 @@ def parse(fn):
     else:
         ast.increment_lineno(tree, first - 1)
     for node in tree.body:
+        other = "is not a `def`"
         if isinstance(node, ast.FunctionDef):
-            return node
+            if not fn.__code__.co_flags & inspect.CO_GENERATOR:
+                return node
+            other = "has a `yield`"
+        if isinstance(node, ast.AsyncFunctionDef):
+            other = "is an `async def`"
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.lineno
     fail(
         1009,
-        f"'{fn.__name__}' is not a `def`",
-        fix="kernels and macros are written with def",
+        f"'{fn.__name__}' {other}",
+        fix="kernels and macros are plain functions: `def` with statements, and at most a `return`",
         at=(fn.__code__.co_filename, first, pad + 1),
     )
 
@@ -451,6 +458,7 @@ def _compile(fn):
     tree = parse(fn)
     where = (fn.__code__.co_filename, tree.lineno, tree.col_offset + 1)
     tree = Rewriter().function(tree)
+    name, tree.name = tree.name, "__tl_inner"  # so that in its body its own name means what it means outside
     free = [n for n in fn.__code__.co_freevars if n != MAKE]
     arguments = [ast.arg(n) for n in free + [MAKE]]
     outer = ast.FunctionDef(
@@ -469,7 +477,7 @@ def _compile(fn):
     code = compile(module, fn.__code__.co_filename, "exec", dont_inherit=True)
     for _ in range(2):
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType))
-    return code, where
+    return code.replace(co_name=name), where
 
 
 def rewrite(fn, make_frame):

@@ -216,7 +216,12 @@ class Expansion:
         lead = tuple(v.range[1] + 1 for v in self.sorted(self.vary[id(buf)]))
         shape = lead + (() if buf.shape == (1,) else buf.shape)
         if len(shape) > 6:
-            fail(1002, f"'{buf.called}' with {len(shape)} dimensions, threads among them", at=buf.at)
+            fail(
+                1002,
+                f"'{buf.called}' with {len(shape)} dimensions, threads among them",
+                fix="fewer dimensions, or T.Parallel in place of threads",
+                at=buf.at,
+            )
         new = self.bufs[id(buf)] = Buffer(buf.name, shape, buf.dtype, buf.space, buf.at)
         return new
 
@@ -309,7 +314,12 @@ class Expansion:
     def on_alloc(self, s, guards):
         buf = s.head[1]
         if buf.view is not None and id(buf.view) in self.bufs:
-            fail(1002, f"a view of '{buf.view.called}', which every thread has for itself", at=buf.at)
+            fail(
+                1002,
+                f"a view of '{buf.view.called}', which every thread has for itself",
+                fix="a buffer of T.alloc_shared",
+                at=buf.at,
+            )
         self.put(s, "alloc", ["alloc ", self.widen(buf) if self.vary.get(id(buf)) else buf])
 
     def on_let(self, s, guards):
@@ -383,7 +393,12 @@ class Expansion:
     def on_while(self, s, guards):
         test = self.new(s.head[1])
         if self.deps_new(test):
-            fail(1002, f"`while {show(test)}`, another number of runs for each thread", at=s.at)
+            fail(
+                1002,
+                f"`while {show(test)}`, another number of runs for each thread",
+                fix="a `for` over the same number of runs, with an `if` inside",
+                at=s.at,
+            )
         self.put(s, "while", ["while ", test], self.within(s.body, guards))
 
     def on_exchange(self, s, guards):
@@ -439,7 +454,12 @@ class Expansion:
             return
         to = regions[-1]
         if not all(isinstance(n, int) for n in to.ext):
-            fail(1002, f"a copy of {to!r} by each thread for itself", at=s.at)
+            fail(
+                1002,
+                f"a copy of {to!r} by each thread for itself",
+                fix="T.copy by the whole block, before or behind the code of threads",
+                at=s.at,
+            )
         loops = [_index(n) for n in to.ext if n != 1]
         self.lanes.update((id(v), v) for v in loops)
 

@@ -1,10 +1,11 @@
 """Prim funcs: a Python function traced into a kernel, and macros, which are inlined where they are called."""
 
 import functools
+import linecache
 import time
 import types
 
-from ..errors import explained, fail, warn
+from ..errors import Rightly, explained, fail, warn
 from ..language.dtypes import IR_NAME, DType
 from .builder import Builder, active
 from .expr import Buffer, Var, describe, dims
@@ -12,11 +13,11 @@ from .hooks import Frame
 from .rewrite import rewrite
 
 
-class TensorType:
+class TensorType(metaclass=Rightly):
     """`T.Tensor(shape, dtype)` as an annotation."""
 
     __slots__ = ("shape", "dtype")
-    strides = None
+    spoken, strides = "T.Tensor", None
 
     def __new__(cls, shape, dtype="float32", data=None, *rest, **kwargs):
         """T.Tensor(shape, dtype, tensor) inside a kernel is that tensor in another shape."""
@@ -35,7 +36,11 @@ class TensorType:
         if not self.shape:
             fail(1010, "a tensor without dimensions", fix="T.Tensor((1,), dtype)")
         if len(self.shape) > 6:
-            fail(1010, f"a tensor of {len(self.shape)} dimensions; 6 are supported")
+            fail(
+                1010,
+                f"a tensor of {len(self.shape)} dimensions; 6 are supported",
+                fix="join dimensions: a tensor is contiguous",
+            )
 
     def __class_getitem__(cls, item):
         return cls(*item) if isinstance(item, tuple) and len(item) == 2 else cls(item)
@@ -49,6 +54,7 @@ class StridedTensorType(TensorType):
     that is, and back where the kernel writes it; the strides are those that the tensor has."""
 
     __slots__ = ("strides",)
+    spoken = "T.StridedTensor"
 
     def __new__(cls, shape, strides=None, dtype="float32"):
         return object.__new__(cls)
@@ -98,12 +104,22 @@ def annotations(fn):
             try:
                 found[name] = eval(value, fn.__globals__, scope)
             except Exception as e:
-                fail(1010, f"the annotation of '{name}' cannot be evaluated: {e}", at=_place(fn))
+                fail(
+                    1010,
+                    f"the annotation of '{name}' cannot be evaluated: {e}",
+                    fix="names in it must be known where the function stands",
+                    at=_place(fn),
+                )
     return found
 
 
 def _place(fn):
-    return (fn.__code__.co_filename, fn.__code__.co_firstlineno, 1)
+    """The line of its `def`, below its decorators."""
+    file, line = fn.__code__.co_filename, fn.__code__.co_firstlineno
+    lines = linecache.getlines(file)[line - 1 :]
+    skip = next((n for n, text in enumerate(lines) if text.lstrip().startswith(("def ", "async "))), 0)
+    text = lines[skip] if lines else ""
+    return (file, line + skip, len(text) - len(text.lstrip()) + 1)
 
 
 def make_param(builder, name, annotation, where):
@@ -126,7 +142,9 @@ def make_param(builder, name, annotation, where):
             f"parameter '{name}' of '{builder.name}' has the annotation {annotation!r}"
             if annotation is not None
             else f"parameter '{name}' of '{builder.name}' has no annotation",
-            fix=f"{name}: T.Tensor((M, N), 'float16') for a tensor, {name}: T.int32 for a scalar",
+            fix=f"{name}: T.Tensor((M, N), 'float16') for a tensor, {name}: T.int32 for a scalar"
+            if name not in ("self", "cls")
+            else "a kernel is no method: make it in one, def build(self): @T.prim_func def f(...): ...; return f",
             at=where,
         )
     builder.params.append(p)
@@ -136,8 +154,21 @@ def make_param(builder, name, annotation, where):
 def parameter_names(fn):
     code = fn.__code__
     if code.co_flags & 0x0C:
-        fail(1010, f"'{fn.__name__}' takes *args or **kwargs", fix="a kernel has named parameters only", at=_place(fn))
+        fail(
+            1010,
+            f"'{fn.__name__}' takes *args or **kwargs",
+            fix=f"a kernel has a parameter for each tensor: def {fn.__name__}(A: T.Tensor((M, N), 'float16'), ...)",
+            at=_place(fn),
+        )
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def called_inside(name):
+    fail(
+        1006,
+        f"the kernel '{name}' is called from inside another kernel",
+        fix="mark a function to be inlined with @T.macro",
+    )
 
 
 class PrimFunc:
@@ -184,11 +215,7 @@ class PrimFunc:
 
     def __call__(self, *args, **kwargs):
         if active() is not None:
-            fail(
-                1006,
-                f"the kernel '{self.__name__}' is called from inside another kernel",
-                fix="mark a function to be inlined with @T.macro",
-            )
+            called_inside(self.__name__)
         return self.compiled()(*args, **kwargs)
 
     def __getattr__(self, name):

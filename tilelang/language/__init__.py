@@ -1,8 +1,11 @@
 """The kernel language: `import tilelang.language as T`."""
 
+import types as _types
+
 from ..errors import UnknownNameError as _UnknownNameError
 from ..errors import fail as _fail
 from ..errors import nearest as _nearest
+from ..errors import rightly as _rightly
 from ..frontend.builder import statements as _statements
 from ..frontend.trace import Macro, PrimFunc, macro, prim_func
 from ..frontend.trace import StridedTensorType as StridedTensor
@@ -137,13 +140,6 @@ from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all,
 from .threads import *  # noqa: F403
 from .views import reinterpretcast, reshape, view
 
-_statements(
-    globals(),
-    "copy gemm gemm_v0 mma fill clear reduce_sum reduce_max reduce_min reduce_abssum reduce_absmax reduce_bitand "
-    "reduce_bitor reduce_bitxor cumsum cummax transpose set_flag wait_flag pipe_barrier barrier_all set_cross_flag "
-    "wait_cross_flag sync_all annotate_address".split(),
-)
-
 Buffer = Tensor
 inline = macro
 Ref = LocalBuffer = SharedBuffer = FragmentBuffer = Tensor  # annotations of macros
@@ -165,5 +161,18 @@ def __getattr__(name):
     hint = f"did you mean T.tile.{in_tile}?" if in_tile else f"did you mean T.{near}?" if near else None
     _fail(1001, f"T has no '{name}'", fix=hint, kind=_UnknownNameError)
 
+
+for _name, _value in list(globals().items()):
+    if isinstance(_value, _types.FunctionType) and not _name.startswith("_"):
+        globals()[_name] = _hints.without_foreign(_name, _rightly(f"T.{_name}")(_value))
+    elif isinstance(_value, _types.ModuleType) and _value is not tile and not _name.startswith("_"):
+        del globals()[_name]  # its functions are names of T, it is none
+
+_statements(
+    globals(),
+    "copy gemm gemm_v0 mma fill clear reduce_sum reduce_max reduce_min reduce_abssum reduce_absmax reduce_bitand "
+    "reduce_bitor reduce_bitxor cumsum cummax transpose set_flag wait_flag pipe_barrier barrier_all set_cross_flag "
+    "wait_cross_flag sync_all annotate_address".split(),
+)
 
 __all__ = [n for n in globals() if not n.startswith("_")]

@@ -18,7 +18,7 @@ def _when(cond, then, otherwise):
     test.end()
 
 
-def im2col(img, col, nhw_step, c_step, kernel, stride, dilation, pad, *args, **hints):
+def im2col(img, col, nhw_step, c_step, kernel, stride, dilation, pad):
     """col[r, c] := element c_step * columns + c of the window of output pixel nhw_step * rows + r; zero outside.
 
     img is (n, height, width, channels); a window is kernel x kernel x channels, channels fastest; pixels are counted

@@ -72,7 +72,11 @@ def _formatted(what, fmt, args):
             out.append(f"%{m.group(1)}{m.group(2)}")
             values.append(wrap(v))
     if rest:
-        fail(1004, f"{what} has {len(args)} values for {len(args) - len(rest)} conversions in {fmt!r}")
+        fail(
+            1004,
+            f"{what} has {len(args)} values for {len(args) - len(rest)} conversions in {fmt!r}",
+            fix="a conversion such as %d or %f for each value",
+        )
     return "".join(out) + fmt[at:], values
 
 
@@ -81,7 +85,7 @@ def printf(fmt, *args):
     _say("T.printf", *_formatted("T.printf", fmt, args))
 
 
-def print(obj, msg="", **hints):
+def print(obj, msg=""):
     """Prints a scalar, a tile or a slice of one, after a message."""
     lead = f"{_escape(msg)}: " if msg else ""
     if isinstance(obj, (Buffer, Region)):
@@ -102,7 +106,7 @@ def dump_tensor(tensor, desc=0, dump_size=None, shape_info=()):
         _say("T.dump_tensor", lead + "%*t", [wrap(dump_size, int32), r])
 
 
-def device_assert(cond, msg="", *args, **hints):
+def device_assert(cond, msg="", *args):
     """A run in which `cond` is false is a fault; the message may be a format with values."""
     text, values = _formatted("T.device_assert", str(msg), args) if args else (_escape(msg), [])
     _say("T.device_assert", text, values, to_bool(cond))

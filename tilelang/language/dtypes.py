@@ -3,6 +3,8 @@
 `IR_NAME` is the Python side of the DTYPE lines of src/ir/types.def; test/python checks the two against each other.
 """
 
+from ..errors import rightly
+
 IR_NAME = {
     "float16": "f16",
     "bfloat16": "bf16",
@@ -93,6 +95,7 @@ class DType(str):
     def is_int(self):
         return "int" in self
 
+    @rightly("T.float32")
     def __call__(self, value):
         from ..frontend.expr import cast
 
@@ -132,6 +135,12 @@ def _name_of(dtype):
         name = str(dtype)
         if name.startswith("torch."):
             name = name[6:]
+        elif dtype is None or isinstance(dtype, (int, float, list, tuple)):
+            from ..errors import fail
+
+            fix = "'float16' or another name" if dtype is None else (
+                "the sizes of a shape stand together, (m, n); the dtype follows")  # fmt: skip
+            fail(1003, f"{dtype!r} is given where a dtype belongs", fix=fix)
         elif name not in IR_NAME:
             import numpy
 

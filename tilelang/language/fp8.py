@@ -9,7 +9,9 @@ _KINDS = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 def determine_fp8_type(fp8_format="e4m3"):
     """The dtype of "e4m3" or "e5m2"."""
     if fp8_format not in _KINDS:
-        raise ArgumentError(f"determine_fp8_type: {fp8_format!r}; one of {', '.join(_KINDS)}")
+        raise ArgumentError(
+            f"determine_fp8_type: {fp8_format!r}; one of {', '.join(_KINDS)}", f"one of {', '.join(_KINDS)}"
+        )
     return DType(_KINDS[fp8_format])
 
 

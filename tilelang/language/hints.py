@@ -1,5 +1,7 @@
 """Hints of the dialects: accepted, noted, without effect here. And the names that are refused by name."""
 
+import functools
+
 from ..errors import fail
 from ..frontend.builder import active
 
@@ -60,6 +62,40 @@ _INSTEAD = {
     **dict.fromkeys("erfc asin acos atan atan2 asinh acosh atanh ldexp nextafter popcount isinf isfinite".split()),
 }
 REFUSED.update(dict.fromkeys(_INSTEAD, "no instruction of the chip computes it"))
+
+# Arguments of other compilers that mean nothing here; every other name that a function does not have is an error.
+_FOREIGN = {
+    "gemm": "wg_wait use_2cta annotations",
+    "cumsum": "annotations",
+    "unroll": "annotations explicit unroll_factor",
+    "vectorized": "annotations",
+    "serial": "annotations",
+    "Parallel": "coalesced_width loop_layout prefer_async annotations",
+    "alloc_global": "scope data strides elem_offset align offset_factor buffer_type axis_separators",
+    "print": "warp_group_id warp_id",
+    "device_assert": "no_stack_info",
+    "finalize_reducer": "batch annotations",
+    "im2col": "eviction_policy cache_hint",
+}
+for _n in "sum max min abssum absmax bitand bitor bitxor".split():
+    _FOREIGN[f"reduce_{_n}"] = "batch nan_propagate annotations"
+
+
+def without_foreign(name, fn):
+    """`fn`, T.`name`, without its arguments of other compilers; a note says that they have no effect."""
+    foreign = _FOREIGN.get(name, "").split()
+    if not foreign:
+        return fn
+
+    @functools.wraps(fn)
+    def wrapped_foreign(*args, **kwargs):
+        given = [n for n in foreign if n in kwargs]
+        b = active()
+        if b is not None and any(kwargs[n] is not None for n in given):
+            b.note(f"T.{name}({', '.join(given)}=...) has no effect on Ascend")
+        return fn(*args, **{n: v for n, v in kwargs.items() if n not in given})
+
+    return wrapped_foreign
 
 
 def _make(name, why):

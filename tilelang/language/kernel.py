@@ -1,6 +1,8 @@
 """T.Kernel, T.Scope, T.If: the blocks of a kernel."""
 
-from ..errors import fail, here
+import math
+
+from ..errors import Rightly, fail, here
 from ..frontend.builder import current
 from ..frontend.expr import Var, describe, dims, to_bool
 from ..frontend.threads import Threads, expand
@@ -10,9 +12,11 @@ from ..language.dtypes import int32
 _THREADS = 128  # of a block that does not say
 
 
-class Kernel:
+class Kernel(metaclass=Rightly):
     """`with T.Kernel(gx, gy, threads=...) as (bx, by)`; with is_npu=True `as (cid, vid)`: one block index and which of
     the two vector cores. `threads` 1 or 2 with is_npu binds the block index alone; other numbers mean nothing here."""
+
+    spoken = "T.Kernel"
 
     def __init__(self, *blocks, threads=None, is_cpu=False, prelude=None, is_npu=False, pipeline=False):
         b = current("T.Kernel")
@@ -32,7 +36,7 @@ class Kernel:
         self.blocks = dims(blocks, "the grid")
         for n in self.blocks:
             if isinstance(n, int) and n < 0:
-                fail(1004, f"T.Kernel with {n} blocks")
+                fail(1004, f"T.Kernel with {n} blocks", fix="a number of blocks from 0 on")
             if not isinstance(n, int) and not n.pure:
                 fail(
                     1004,
@@ -44,6 +48,12 @@ class Kernel:
                 1004,
                 f"T.Kernel(..., is_npu=True) takes one number of blocks, not {len(blocks)}",
                 fix="leave is_npu out: the grid may have 3 dimensions",
+            )
+        if all(isinstance(n, int) for n in self.blocks) and math.prod(self.blocks) >= 1 << 31:
+            fail(
+                1004,
+                f"T.Kernel with {math.prod(self.blocks)} blocks; a launch has fewer than 2^31",
+                fix="larger tiles, or T.serial over tiles inside a block",
             )
         self.vid = is_npu and threads is None
         if is_npu and threads not in (None, 1, 2):
@@ -68,11 +78,12 @@ class Kernel:
         flat = names if isinstance(names, tuple) else (names,) * (names is not None)
         if isinstance(names, tuple) and len(names) != count:
             hint = (
-                "write is_npu=True to get (cid, vid)"
+                "T.Kernel(n, m) for two numbers of blocks; is_npu=True gives (cid, vid)"
                 if len(names) == 2 and count == 1
                 else f"with T.Kernel(...) as ({', '.join('b' + c for c in 'xyz'[:count])}):"
             )
-            fail(1004, f"T.Kernel gives {count} indices, {len(names)} names take them", fix=hint, at=self.at)
+            gives = f"{count} ind{'ex' if count == 1 else 'ices'}"
+            fail(1004, f"T.Kernel gives {gives}, {len(names)} names take them", fix=hint, at=self.at)
         default = ("cid", "vid") if self.vid else ("bx", "by", "bz")
         flat = [
             n if isinstance(n, str) and n != "_" else d for n, d in zip(tuple(flat) + default[len(flat) :], default)
@@ -131,12 +142,14 @@ def Scope(side):
     """`with T.Scope("C")`: code of the cube core; "V": of each vector core."""
     word = {"c": "cube", "v": "vector", "cube": "cube", "vector": "vector"}.get(str(side).lower())
     if word is None:
-        fail(1004, f"T.Scope takes 'C' or 'V', not {describe(side)}")
+        fail(1004, f"T.Scope takes 'C' or 'V', not {describe(side)}", fix="'C' is the cube core, 'V' each vector core")
     return Block(word)
 
 
-class If:
+class If(metaclass=Rightly):
     """`with T.If(c): with T.Then(): ... with T.Else(): ...` - the older form of `if`."""
+
+    spoken = "T.If"
 
     def __init__(self, cond):
         self.cond = to_bool(cond)

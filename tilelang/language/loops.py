@@ -2,7 +2,7 @@
 
 from ..errors import fail, warn
 from ..frontend.builder import active, current
-from ..frontend.expr import Var, as_index, binary, describe, dims, show, value_of, wrap
+from ..frontend.expr import Var, as_index, binary, describe, dims, shape_text, show, value_of, wrap
 from ..frontend.hooks import RuntimeLoop
 from .dtypes import int32
 
@@ -11,7 +11,7 @@ _UNROLL_LIMIT = 64
 
 def _bounds(what, args):
     if not 1 <= len(args) <= 3:
-        fail(1004, f"{what} takes 1 to 3 bounds, not {len(args)}")
+        fail(1004, f"{what} takes 1 to 3 bounds, not {len(args)}", fix=f"{what}(n), or {what}(begin, end, step)")
     lo, hi, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     lo, hi, step = (as_index(v, f"a bound of {what}") for v in (lo, hi, step))
     if isinstance(step, int) and step <= 0:
@@ -44,7 +44,7 @@ class _Serial(RuntimeLoop):
             b.blocks[-1].pop()  # the body never runs: what it says need not hold
 
 
-def serial(*args, annotations=None):
+def serial(*args):
     """`for i in T.serial(n)` or `(lo, hi[, step])`: a loop of the chip, one run after another. `range` is the same."""
     current("T.serial")
     return _Serial(*_bounds("T.serial", args))
@@ -90,7 +90,12 @@ class _Parallel(RuntimeLoop):
         many = len(self.extents) > 1
         flat = names if isinstance(names, tuple) else (names,)
         if isinstance(names, tuple) and len(names) != len(self.extents):
-            fail(1004, f"T.Parallel has {len(self.extents)} extents, {len(names)} names take them", at=self.at)
+            fail(
+                1004,
+                f"T.Parallel has {len(self.extents)} extents, {len(names)} names take them",
+                fix="a name for each extent: for i, j in T.Parallel(m, n):",
+                at=self.at,
+            )
         default = ("i", "j", "k", "l", "m", "n")
         flat = [
             n if isinstance(n, str) and n != "_" and len(flat) == len(self.extents) else d
@@ -121,25 +126,23 @@ class _Parallel(RuntimeLoop):
                 at=self.at,
             )
         b.close()
+        if any(isinstance(e, int) and e == 0 for e in self.extents):
+            self.outer.remove(self.stmt)  # the body never runs: what it says need not hold
 
 
-def Parallel(*extents, coalesced_width=None, loop_layout=None, prefer_async=None, annotations=None):
+def Parallel(*extents):
     """`for i, j in T.Parallel(m, n)`: independent iterations over a box. In `c[i, j] += a[i, k] * b[k, j]` an index
     that the left side does not have is summed over."""
-    b = current("T.Parallel")
+    current("T.Parallel")
     if not 1 <= len(extents) <= 6:
-        fail(1004, f"T.Parallel takes 1 to 6 extents, not {len(extents)}")
-    for name, value in (
-        ("coalesced_width", coalesced_width),
-        ("loop_layout", loop_layout),
-        ("prefer_async", prefer_async),
-    ):
-        if value is not None:
-            b.note(f"T.Parallel({name}=...) has no effect on Ascend")
-    return _Parallel(dims(extents, "T.Parallel"))
+        fail(1004, f"T.Parallel takes 1 to 6 extents, not {len(extents)}", fix="for i, j in T.Parallel(64, 64):")
+    extents = dims(extents, "T.Parallel")
+    if any(isinstance(e, int) and e < 0 for e in extents):
+        fail(1004, f"T.Parallel over {shape_text(extents)}", fix="extents are at least 0")
+    return _Parallel(extents)
 
 
-def unroll(*args, annotations=None, **hints):
+def unroll(*args):
     """A loop that Python runs: its index is a Python number. Long or run-time ones become T.serial, with a warning."""
     current("T.unroll")
     lo, hi, step = _bounds("T.unroll", args)
@@ -196,7 +199,7 @@ def Persistent(domain, wave_size, index, group_size=8):
     current("T.Persistent")
     group = value_of(group_size)
     if not isinstance(group, int) or group < 1:
-        fail(1004, f"T.Persistent with group_size={show(group_size)}")
+        fail(1004, f"T.Persistent with group_size={show(group_size)}", fix="a Python number from 1 on")
     return _Persistent(dims(domain, "T.Persistent"), as_index(wave_size), wrap(index), group)
 
 
@@ -205,7 +208,7 @@ def loop_break():
     current("T.loop_break").emit(["break"], "break")
 
 
-def vectorized(*args, **hints):
+def vectorized(*args):
     """A serial loop: vector instructions come from T.Parallel."""
     b = active()
     if b is not None and not (b.threads and b.threads.vars):

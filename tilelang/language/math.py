@@ -163,7 +163,11 @@ def reinterpret(value, dtype):
         return x  # a place that mainline fills in itself
     dtype, x = DType(dtype), wrap(x)
     if x.dtype.bits != dtype.bits:
-        fail(1004, f"T.reinterpret of {describe(x)} as {dtype}: {x.dtype.bits} bits and {dtype.bits} bits")
+        fail(
+            1004,
+            f"T.reinterpret of {describe(x)} as {dtype}: {x.dtype.bits} bits and {dtype.bits} bits",
+            fix="a dtype of the same size",
+        )
     return x if x.dtype == dtype else Expr("bits", (x,), dtype)
 
 

@@ -21,7 +21,7 @@ def _alloc(what, space, shape, dtype):
         if s <= 0:
             fail(1004, f"{what} with a size of {s}", fix="sizes of buffers are at least 1")
     if not shape or len(shape) > 6:
-        fail(1004, f"{what} with {len(shape)} dimensions; 1 to 6 are supported")
+        fail(1004, f"{what} with {len(shape)} dimensions; 1 to 6 are supported", fix="T.alloc_shared((m, n), dtype)")
     return b.alloc(shape, dtype, space)
 
 
@@ -73,7 +73,11 @@ def alloc_var(dtype, *args, init=None, scope=None):
     dtype = DType(dtype)
     rest = [a for a in args if not isinstance(a, str)]
     if len(rest) > 1 or (rest and init is not None):
-        fail(1004, f"T.alloc_var takes one initial value, not {len(rest) + (init is not None)}")
+        fail(
+            1004,
+            f"T.alloc_var takes one initial value, not {len(rest) + (init is not None)}",
+            fix="T.alloc_var(dtype, init=value)",
+        )
     value = rest[0] if rest else (0 if init is None else init)
     v = MutVar(dtype, here())
     b.emit(["var ", v, f": {dtype.ir} = ", cast(wrap(value, dtype), dtype)], "var")
@@ -101,7 +105,7 @@ def empty(*shape, dtype=None):
     return buf
 
 
-def alloc_global(shape, dtype="float32", **hints):
+def alloc_global(shape, dtype="float32"):
     """A scratch tensor in global memory for all blocks and all launches of one kernel; it holds nothing at first."""
     b = current("T.alloc_global")
     buf = Buffer(None, dims(shape, "a tensor"), DType(dtype), "gm", here())

@@ -29,7 +29,7 @@ def _c0(dtype):
 def _known(v, name, what):
     n = value_of(v)
     if not isinstance(n, int):
-        fail(1004, f"{what}: {name} = {show(v)} must be known when the kernel is compiled")
+        fail(1004, f"{what}: {name} = {show(v)} must be known when the kernel is compiled", fix="a Python number")
     return n
 
 
@@ -64,7 +64,11 @@ def first(r, n, what):
     """The first n elements of a run."""
     have = r.ext[0]
     if isinstance(have, int) and isinstance(n, int) and n > have:
-        fail(1012, f"{what} needs {n} elements of {describe(r)}, which has {have}")
+        fail(
+            1012,
+            f"{what} needs {n} elements of {describe(r)}, which has {have}",
+            fix="a smaller count, or a larger tile",
+        )
     return Region(r.buf, r.off, [n])
 
 
@@ -243,7 +247,11 @@ def brcb(dst, src, repeat_times, dst_blk_stride=1, dst_repeat_stride=8):
     what = "T.tile.brcb"
     n = 8 * _known(repeat_times, "repeat_times", what)
     if (value_of(dst_blk_stride), value_of(dst_repeat_stride)) not in ((1, 8), (0, 8)):
-        fail(1002, f"{what} with block stride {show(dst_blk_stride)}, repeat stride {show(dst_repeat_stride)}")
+        fail(
+            1002,
+            f"{what} with block stride {show(dst_blk_stride)}, repeat stride {show(dst_repeat_stride)}",
+            fix="strides of 1 and 8, the defaults",
+        )
     d, s = flat(dst, what), flat(src, what)
     put(what, "brcb", [first(s, n, what)], first(d, n * _c0(d.dtype), what))
 
@@ -295,7 +303,11 @@ def _repeats(what, op, dst, src, repeat, cols, pitch, step, out_pitch):
     d = flat(dst, what)
     rows = as_rows(src, pitch, what)
     if repeat > rows.shape[0]:
-        fail(1012, f"{what}: {repeat} repeats of {pitch} elements, {describe(src)} has {rows.shape[0]}")
+        fail(
+            1012,
+            f"{what}: {repeat} repeats of {pitch} elements, {describe(src)} has {rows.shape[0]}",
+            fix="fewer repeats, or a larger tile",
+        )
     if out_pitch == step:
         put(what, op, [Region(rows, [0, 0], [repeat, cols])], first(d, step * repeat, what))
         return
@@ -342,7 +354,7 @@ def _whole_reduce(name, value, index):
         order = str(ReduceOrder).rsplit(".", 1)[-1]
         both = index is not None and order == "ORDER_VALUE_INDEX"
         if blk != 1 or (index is not None and order not in ("ORDER_VALUE_INDEX", "ORDER_ONLY_VALUE")):
-            fail(1002, f"{what} with block stride {blk} and {order} is not supported")
+            fail(1002, f"{what} with block stride {blk} and {order} is not supported", fix="a stride of 1, the default")
         step = 2 if both else 1
         pitch = rep * _c0(region_of(src, what).dtype)
         _repeats(what, index if both else value, dst, src, repeat, cols, pitch, step, step * out)
@@ -419,7 +431,11 @@ def fill_experiment(dst, value, mask, repeatTimes, dstBlockStride, dstRepeatStri
     words = [_known(m, "mask", what) for m in (mask if isinstance(mask, (list, tuple)) else [mask])]
     bits = [k for k in range(lanes) if words[k // 64] >> k % 64 & 1] if len(words) * 64 >= lanes else None
     if bits is None:
-        fail(1004, f"{what}: the mask has {len(words)} words for {lanes} elements a repeat")
+        fail(
+            1004,
+            f"{what}: the mask has {len(words)} words for {lanes} elements a repeat",
+            fix="one bit an element of a repeat: two words of 64 bits",
+        )
     blk, rep = _known(dstBlockStride, "dstBlockStride", what), _known(dstRepeatStride, "dstRepeatStride", what)
     for r in range(_known(repeatTimes, "repeatTimes", what)):
         for k in bits:
@@ -443,7 +459,7 @@ def bilinear_interpolation(
     d, s, o, w = (flat(x, what) for x in (dst, src0, src0_offset, src1))
     c0 = _c0(d.dtype)
     if blk != 1:
-        fail(1002, f"{what} with dst_blk_stride {blk} is not supported")
+        fail(1002, f"{what} with dst_blk_stride {blk} is not supported", fix="a stride of 1, the default")
     acc, t = (scratch(8 * c0, d.dtype, what) for _ in range(2))
     spread = scratch(8 * c0, d.dtype, what) if by_block else None
     for r in range(v):

@@ -4,7 +4,7 @@ T.copy pairs the two sides the way both dialects do: a whole buffer has its shap
 is the origin of a tile and takes the extents of the other side, aligned from the right.
 """
 
-from ..errors import fail, here, place, warn
+from ..errors import fail, here, nearest, place, warn
 from ..frontend.builder import current
 from ..frontend.expr import (
     Buffer,
@@ -15,6 +15,7 @@ from ..frontend.expr import (
     Region,
     cast,
     describe,
+    instead_of,
     same_size,
     shape_text,
     show,
@@ -35,7 +36,7 @@ def region_of(v, what):
         return Region(v.buf, [value_of(i) if value_of(i) is not None else i for i in v.idx], [1] * len(v.idx))
     if isinstance(v, Poison):
         v._use()
-    hint = None
+    hint = instead_of(v)
     if isinstance(v, Expr):
         hint = "a name bound to `buf[i]` holds the value at that moment, not the place; write buf[i] in the call itself"
     fail(1004, f"{what} takes a tile (buffer or slice), not {describe(v)}", fix=hint)
@@ -183,7 +184,9 @@ def copy(src, dst, enable_relu=False, transpose=False, pad_value=None, **hints):
     b = current("T.copy")
     for name in hints:
         if name not in _COPY_HINTS:
-            fail(1004, f"T.copy has no option '{name}'")
+            near = nearest(name, ("enable_relu", "transpose", "pad_value", *_COPY_HINTS))
+            fix = f"did you mean '{near}'?" if near else "the options are enable_relu, transpose and pad_value"
+            fail(1004, f"T.copy has no argument '{name}'", fix=fix)
         if hints[name] is not None:
             warn(f"T.copy({name}=...) has no effect on Ascend")
     pair = _pair(src, dst, transpose)
@@ -218,7 +221,7 @@ def atomic_add(dst, value, *args, **hints):
     b = current("T.atomic_add")
     for name in hints:
         if name == "return_prev" and hints[name] or name not in ("memory_order", "use_tma", "return_prev"):
-            fail(1002, f"T.atomic_add({name}=...) is not supported yet")
+            fail(1002, f"T.atomic_add({name}=...) is not supported yet", fix="leave it out")
     one = only_element(dst)
     if isinstance(one, Element) and not isinstance(only_element(value), (Buffer, Region)):
         if b.parallel or not isinstance(only_element(value), Element) or one.buf.space != "gm":
@@ -235,7 +238,11 @@ def atomic_add(dst, value, *args, **hints):
         d = _grow(d, s.ext)
     se, de = long_dims(s.ext), long_dims(d.ext)
     if len(se) != len(de) or False in [same_size(x, y) for x, y in zip(se, de)]:
-        b.error(501, f"T.atomic_add: the tile {describe(s)} does not fit {describe(d)}")
+        b.error(
+            501,
+            f"T.atomic_add: the tile {describe(s)} does not fit {describe(d)}",
+            fix="a slice of the tensor with the shape of the tile",
+        )
         return
     b.emit(["atomic_add ", s, " -> ", mark_written(d)])
 
@@ -246,7 +253,11 @@ def _fill_value(value, dtype):
         return wrap(value, dtype, "a value to fill with")
     n = value_of(value)
     if not isinstance(n, (int, float)) or n != int(n) or not -8 <= n <= 7:
-        fail(1004, f"int4 takes whole numbers of Python from -8 to 7 here, not {describe(value)}")
+        fail(
+            1004,
+            f"int4 takes whole numbers of Python from -8 to 7 here, not {describe(value)}",
+            fix="an int from -8 to 7",
+        )
     byte = (int(n) & 15) * 17
     return wrap(byte - 256 if byte > 127 else byte, DType("int8"))
 
@@ -319,26 +330,10 @@ def gemm_v0(A, B, C, transpose_A=False, transpose_B=False, init=False):
     _gemm("T.gemm_v0", "gemm", A, B, C, transpose_A, transpose_B, init)
 
 
-def gemm(
-    A,
-    B,
-    C,
-    transpose_A=False,
-    transpose_B=False,
-    policy=None,
-    clear_accum=False,
-    k_pack=1,
-    mbar=None,
-    init=None,
-    **hints,
-):
+def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum=False, k_pack=1, mbar=None, init=None):
     """C (+)= op(A) op(B); `clear_accum` true overwrites C."""
-    if policy is not None or hints or mbar is not None or k_pack != 1:
-        names = (
-            [n for n, v in (("policy", policy), ("mbar", mbar)) if v is not None]
-            + ["k_pack"] * (k_pack != 1)
-            + list(hints)
-        )
+    names = [n for n, v, unset in (("policy", policy, None), ("mbar", mbar, None), ("k_pack", k_pack, 1)) if v != unset]
+    if names:
         current("T.gemm").note(f"T.gemm({', '.join(names)}=...) has no effect on Ascend")
     _gemm("T.gemm", "gemm", A, B, C, transpose_A, transpose_B, clear_accum if init is None else init)
 
@@ -413,47 +408,51 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
     merge = (
         not clear
         if not isinstance(clear, Expr)
-        else fail(1004, f"{what}: clear={show(clear)} is known only at run time")
+        else fail(
+            1004,
+            f"{what}: clear={show(clear)} is known only at run time",
+            fix="True or False; T.fill before it in an `if` clears by a condition",
+        )
     )
     b.emit([f"{op} ", src, " -> ", mark_written(dst), f" dim({axis})" + " keep" * merge])
 
 
-def reduce_sum(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
+def reduce_sum(buffer, out, dim=-1, *args, clear=True, real_shape=None):
     """out := sums of a tile over one dimension; clear=False adds to what `out` holds."""
     _reduce("reduce_sum", buffer, out, dim, args, clear, real_shape)
 
 
-def reduce_max(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
+def reduce_max(buffer, out, dim=-1, *args, clear=True, real_shape=None):
     """out := maxima of a tile over one dimension."""
     _reduce("reduce_max", buffer, out, dim, args, clear, real_shape)
 
 
-def reduce_min(buffer, out, dim=-1, *args, clear=True, real_shape=None, **hints):
+def reduce_min(buffer, out, dim=-1, *args, clear=True, real_shape=None):
     """out := minima of a tile over one dimension."""
     _reduce("reduce_min", buffer, out, dim, args, clear, real_shape)
 
 
-def reduce_abssum(buffer, out, dim=-1, *args, clear=True, **hints):
+def reduce_abssum(buffer, out, dim=-1, *args, clear=True):
     """out := sums of the absolute values of a tile over one dimension."""
     _reduce("reduce_abssum", buffer, out, dim, args, clear, None)
 
 
-def reduce_absmax(buffer, out, dim=-1, *args, clear=True, **hints):
+def reduce_absmax(buffer, out, dim=-1, *args, clear=True):
     """out := largest absolute values of a tile over one dimension."""
     _reduce("reduce_absmax", buffer, out, dim, args, clear, None)
 
 
-def reduce_bitand(buffer, out, dim=-1, *args, clear=True, **hints):
+def reduce_bitand(buffer, out, dim=-1, *args, clear=True):
     """out := bitwise and of a tile over one dimension."""
     _reduce("reduce_and", buffer, out, dim, args, clear, None)
 
 
-def reduce_bitor(buffer, out, dim=-1, *args, clear=True, **hints):
+def reduce_bitor(buffer, out, dim=-1, *args, clear=True):
     """out := bitwise or of a tile over one dimension."""
     _reduce("reduce_or", buffer, out, dim, args, clear, None)
 
 
-def reduce_bitxor(buffer, out, dim=-1, *args, clear=True, **hints):
+def reduce_bitxor(buffer, out, dim=-1, *args, clear=True):
     """out := bitwise exclusive or of a tile over one dimension."""
     _reduce("reduce_xor", buffer, out, dim, args, clear, None)
 
@@ -464,7 +463,11 @@ def _running(what, op, src, dst, dim, reverse):
     d = s if dst is None else region_of(dst, what)
     axis = value_of(dim)
     if not isinstance(axis, int) or not -len(s.ext) <= axis < len(s.ext):
-        fail(1004, f"{what}: dim={show(dim)} of {describe(src)}, which has {len(s.ext)} dimensions")
+        fail(
+            1004,
+            f"{what}: dim={show(dim)} of {describe(src)}, which has {len(s.ext)} dimensions",
+            fix=f"a Python number from {-len(s.ext)} to {len(s.ext) - 1}",
+        )
     if len(s.ext) != len(d.ext) or False in [same_size(x, y) for x, y in zip(s.ext, d.ext)]:
         b.error(1012, f"{what} of {describe(s)} does not fit {describe(d)}", fix="give both the same shape")
         return
@@ -507,7 +510,7 @@ def packed_cast(what, src, dst, mode="rint"):
     half_way = other
     if other.dtype != f16:
         if not all(isinstance(e, int) for e in src.ext):
-            fail(1004, f"{what} on {describe(src)}, whose size is known only at run time")
+            fail(1004, f"{what} on {describe(src)}, whose size is known only at run time", fix="a tile of a fixed size")
         half_way = region_of(b.alloc(tuple(long_dims(src.ext)) or (1,), f16, "ub"), what)
     if src.dtype == "int4":
         b.emit(["unpack4 ", src, " -> ", mark_written(half_way)])
@@ -527,7 +530,11 @@ def scaled_cast(what, src, dst):
     if scale is None or src.dtype != "int32" or dst.dtype != "float16" or value_of(scale) == 1:
         return False
     if not all(isinstance(e, int) for e in src.ext):
-        fail(1004, f"{what} with T.set_deq_scale on {describe(src)}, whose size is known only at run time")
+        fail(
+            1004,
+            f"{what} with T.set_deq_scale on {describe(src)}, whose size is known only at run time",
+            fix="a tile of a fixed size",
+        )
     wide = region_of(b.alloc(tuple(long_dims(src.ext)) or (1,), DType("float32"), "ub"), what)
     b.emit(["cast ", src, " -> ", wide, " mode(rint)"])
     b.emit(["mul ", wide, ", ", wrap(scale, DType("float32")), " -> ", wide])

@@ -59,7 +59,7 @@ def reducer_update(element, value):
         b.store(element.buf, element.idx, binary(op, element, cast(wrap(value, element.dtype), element.dtype)), None)
 
 
-def finalize_reducer(reducer, dst=None, **hints):
+def finalize_reducer(reducer, dst=None):
     """The reducer holds the whole from here on; with `dst` it is copied there."""
     _op(reducer, "T.finalize_reducer")
     if dst is not None:

@@ -36,7 +36,11 @@ def thread_binding(start, stop, thread="threadIdx.x", **hints):
     axis = _AXES[thread]
     there = threads.extents[axis] if axis < len(threads.extents) else 1
     if value_of(start) != 0 or value_of(stop) != there:
-        fail(1004, f"T.thread_binding from {describe(start)} to {describe(stop)}; T.Kernel has {there} there")
+        fail(
+            1004,
+            f"T.thread_binding from {describe(start)} to {describe(stop)}; T.Kernel has {there} there",
+            fix=f"T.thread_binding(0, {there})",
+        )
     return threads.index(axis)
 
 
@@ -89,14 +93,28 @@ def tvm_thread_allreduce(count, value, where, result, *over, dtype=None):
     mine = [id(v) for v in threads.vars.values()]
     over = [v for v in over if value_of(v) != 0]  # one thread is no choice
     if value_of(count) != 1 or not isinstance(result, Element) or any(id(v) not in mine for v in over):
-        fail(1004, f"{what} takes 1, a value, a condition, an element and threads of T.get_thread_binding")
+        fail(
+            1004,
+            f"{what} takes 1, a value, a condition, an element and threads of T.get_thread_binding",
+            fix="T.tvm_thread_allreduce(T.uint32(1), value, True, element, thread)",
+        )
     if b.reducer is None:
-        fail(1006, f"{what} outside `with T.attr(T.comm_reducer(...), ...)`")
+        fail(
+            1006,
+            f"{what} outside `with T.attr(T.comm_reducer(...), ...)`",
+            fix="with T.attr(T.comm_reducer(...), 'reduce_scope', ...):",
+        )
     where, op = to_bool(where), b.reducer.op
     start = neutral(op, result.dtype)
     value = wrap(value).astype(result.dtype)
     if value_of(where) is not True:
-        value = binary("*", value, where.astype(value.dtype)) if op == "+" else fail(1002, f"{what} with a condition")
+        value = (
+            binary("*", value, where.astype(value.dtype))
+            if op == "+"
+            else fail(
+                1002, f"{what} with a condition", fix="leave the condition True, and give 0 where it does not hold"
+            )
+        )
     result.buf.written = True
     b.emit([result, op, value, over, start], "exchange")
 

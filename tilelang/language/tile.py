@@ -4,7 +4,7 @@
 that every op named here exists.
 """
 
-from ..errors import UnknownNameError, fail, nearest, warn
+from ..errors import UnknownNameError, fail, nearest, rightly, warn
 from ..frontend.builder import current, statements
 from ..frontend.expr import Buffer, Element, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
 from .dtypes import int32
@@ -76,7 +76,11 @@ def _operand(what, kind, v, dst):
         v = only_element(v)
     if kind == "s" or (kind == "e" and not isinstance(v, (Buffer, Region))):
         if isinstance(v, (Buffer, Region)):
-            fail(1004, f"{what} takes one value here, not the tile {describe(v)}")
+            fail(
+                1004,
+                f"{what} takes one value here, not the tile {describe(v)}",
+                fix="one value: a number or an element of a tile",
+            )
         return wrap(v, dst.dtype, f"a tile or one value for {what}")
     return region_of(v, what)
 
@@ -294,4 +298,6 @@ __all__ = [
     *_moved.__all__,
 ]
 
+for _name in __all__:
+    globals()[_name] = rightly(f"T.tile.{_name}")(globals()[_name])
 statements(globals(), [n for n in __all__ if n != "atomic_add"])

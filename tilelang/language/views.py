@@ -24,7 +24,11 @@ def view(src, shape=None, dtype=None):
     if shape is None:
         last = src.shape[-1] * src.dtype.bits
         if last % dtype.bits:
-            fail(1004, f"T.view of {describe(src)} as {dtype}: its rows are no whole number of elements")
+            fail(
+                1004,
+                f"T.view of {describe(src)} as {dtype}: its rows are no whole number of elements",
+                fix="a last dimension whose bytes divide by the size of the dtype",
+            )
         shape = (*src.shape[:-1], last // dtype.bits)
     shape = dims(shape, "a view")
     known = [n for n in shape if not (isinstance(n, int) and n == -1)]
@@ -37,6 +41,7 @@ def view(src, shape=None, dtype=None):
         fail(
             1004,
             f"T.view of {describe(src)} as {dtype} {shape_text(shape)}: {have // 8} bytes and {size // 8} bytes",
+            fix="a view has as many bytes as its buffer",
             other=place(src.at, f"'{src.called}' is made here"),
         )
     same = len(shape) == len(src.shape) and all(same_size(a, b) is True for a, b in zip(shape, src.shape))

@@ -59,7 +59,9 @@ def do_bench(fn, warmup=25, rep=100, n_warmup=0, n_repeat=0, quantiles=None, ret
     clock, the same every time; a warning says so once. Else time on the host: `warmup` and `rep` are milliseconds to
     spend, at least one call each is made. The number that comes back knows which it is: `.by`, and `.host_ms`."""
     if return_mode not in _MODES:
-        raise ArgumentError(f"do_bench: return_mode={return_mode!r}; one of {', '.join(_MODES)}")
+        raise ArgumentError(
+            f"do_bench: return_mode={return_mode!r}; one of {', '.join(_MODES)}", f"one of {', '.join(_MODES)}"
+        )
     chip, first = simulated(fn)
     if chip is not None:
         warn(f"do_bench: {chip:.4g} ms is simulated time of the chip; simulating took {first:.4g} ms here", 1025)

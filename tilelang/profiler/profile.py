@@ -64,7 +64,10 @@ def arguments(kernel, args, kwargs):
     if any(is_tensor(a) for a in [*args, *kwargs.values()]):
         got, views, scalars, env, other, results, _ = kernel._bind(args, kwargs)
         if other:
-            raise ArgumentError(f"{kernel.name}.profile: a tensor has another shape than its parameter")
+            raise ArgumentError(
+                f"{kernel.name}.profile: a tensor has another shape than its parameter",
+                "tensors of the shapes that the kernel was built for",
+            )
         values = [env[n] for n in kernel.sizes]
         for i, p in enumerate(kernel.params):
             values.append(scalars[i] if p.kind == "scalar" else (views[i].address, tuple(views[i].core_shape)))
@@ -97,7 +100,10 @@ def arguments(kernel, args, kwargs):
             shape = tuple(int(evaluate(s, sizes)) for s in p.shape)
             asked = given.get(i)
             if isinstance(asked, (tuple, list)) and tuple(asked) != shape:
-                raise ArgumentError(f"{kernel.name}.profile: '{p.name}' has shape {shape}, not {tuple(asked)}")
+                raise ArgumentError(
+                    f"{kernel.name}.profile: '{p.name}' has shape {shape}, not {tuple(asked)}",
+                    "the shape that the kernel was built for, or none",
+                )
             values.append((0, stored(shape, p.dtype)[0]))
     return values, None
 

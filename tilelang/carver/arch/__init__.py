@@ -7,7 +7,10 @@ from .ascend import Ascend
 
 def _absent(name):
     def make(*args, **kwargs):
-        raise ArgumentError(f"carver.arch.{name} is a GPU; this compiler knows Ascend chips: carver.arch.Ascend()")
+        raise ArgumentError(
+            f"carver.arch.{name} is a GPU; this compiler knows Ascend chips: carver.arch.Ascend()",
+            "carver.arch.Ascend()",
+        )
 
     make.__name__ = name
     make.__doc__ = "Refused by name: a GPU."

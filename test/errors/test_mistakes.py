@@ -1,0 +1,236 @@
+"""Mistakes of newcomers by kind: each is a message with a code, the line, a caret, and what to write instead.
+
+`KERNEL` rows are one statement in a kernel, `SCRIPT` rows a program whose last line is wrong.
+"""
+
+import ast
+import linecache
+import pathlib
+import textwrap
+import warnings
+
+import pytest
+
+import tilelang
+
+pytest.importorskip("tilelang._core")
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+BEGIN = "import math\nimport numpy as np\nimport tilelang\nimport tilelang.language as T\n"
+HEAD = """
+@T.prim_func
+def f(A: T.Tensor((16, 64), "float32"), B: T.Tensor((16, 64), "float32"), n: T.int32):
+    with T.Kernel(1) as bx:
+        a = T.alloc_shared((16, 64), "float32")
+        b = T.alloc_shared((16, 64), "float32")
+        m = T.alloc_shared((16,), "float32")
+        T.copy(A, a)
+"""
+COPY = HEAD + "        T.copy(a, B)\n"
+
+
+def run(text, name):
+    """The first error of a program."""
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(tilelang.TileLangError) as caught:
+            exec(compile(text, name, "exec"), {"__name__": "mistake"})
+    return caught.value
+
+
+def check(e, name, line, code, text, fix):
+    d = e.errors[0]
+    assert (d.code, d.file, d.line) == (code, name, line), str(e)
+    assert text in d.text and d.fix and fix in d.fix and "\n" in str(d) and "^" in str(d), str(e)
+    assert len({str(d) for d in e.diagnostics}) == len(e.diagnostics), str(e)
+
+
+KERNEL = """
+T.alloc_shard((16, 64), "float32")         | TL1001 | T has no 'alloc_shard' | did you mean T.alloc_shared?
+with T.kernel(1): pass                     | TL1001 | T has no 'kernel' | did you mean T.Kernel?
+T.tile.exq(a, a)                           | TL1001 | T.tile has no 'exq' | did you mean T.tile.exp?
+T.alloc_shared((16, 64), dytpe="float32")  | TL1004 | T.alloc_shared has no argument 'dytpe' | did you mean 'dtype'?
+T.alloc_shared(size=(16, 64))              | TL1004 | no argument 'size' | T.alloc_shared(shape, dtype="float32"
+T.gemm(a, b, a, transpose_b=True)          | TL1004 | T.gemm has no argument 'transpose_b' | did you mean 'transpose_B'?
+T.reduce_sum(a, m, axis=1)                 | TL1004 | T.reduce_sum has no argument 'axis' | dim=-1
+T.copy(A, a, transposed=True)              | TL1004 | T.copy has no argument 'transposed' | did you mean 'transpose'?
+for k in T.Pipelined(4, num_stage=2): pass | TL1004 | T.Pipelined has no argument 'num_stage' | 'num_stages'?
+for k in T.Parallel(4, threads=2): pass    | TL1004 | T.Parallel has no argument 'threads' | T.Parallel(*extents)
+T.tile.add(dst=a, src=a)                   | TL1004 | T.tile.add has no argument 'src' | T.tile.add(dst, *operands)
+T.copy(A)                                  | TL1004 | without its argument 'dst' | T.copy(src, dst
+T.gemm(a)                                  | TL1004 | without its arguments 'B' and 'C' | T.gemm(A, B, C
+T.copy(A, a, src=A)                        | TL1004 | gets its argument 'src' twice | T.copy(src, dst
+T.alloc_ub(16, 64, 3, "float32")           | TL1004 | takes 2 arguments by their place, 4 are given | shape, dtype
+T.float32(1, 2)                            | TL1004 | takes 1 arguments by their place, 2 | T.float32(value)
+T.alloc_shared(16, 64)                     | TL1003 | 64 is given where a dtype belongs | stand together
+T.alloc_shared((16, 64), None)             | TL1003 | None is given where a dtype | 'float16'
+T.alloc_shared("float32", (16, 64))        | TL1011 | 'float32' is not a size | the shape comes first
+T.alloc_shared((16, "N"))                  | TL1011 | the string 'N' is not a size | T.symbolic('N')
+T.alloc_shared((16, None))                 | TL1011 | None is not a size | give it a value
+T.alloc_shared((16, 64 / 2))               | TL1011 | float 32.0 is not a size | `//`
+T.copy(A, None)                            | TL1004 | not None | give it a value
+T.copy([A], a)                             | TL1004 | not list | one value
+T.copy(np.ones((16, 64)), a)               | TL1004 | not ndarray | make it a parameter
+a[0, 0] = a[0, 0] + np.ones(3)             | TL1004 | '+' of element a[0, 0] and ndarray | make it a parameter
+a[0, 0] = np.ones(3) * a[0, 0]             | TL1004 | '*' of ndarray | make it a parameter
+a[0, 0] = a[0, 0] * [1, 2]                 | TL1004 | '*' of element a[0, 0] and list | one value
+a[0, 0] = None + a[0, 0]                   | TL1004 | '+' of None | give it a value
+a[0, 0] = 1j                               | TL1004 | cannot take complex | two tiles
+a[0, 0] = "hello"                          | TL1004 | cannot take the string | a number
+a[16, 0] = 1.0                             | TL1011 | index 16 in dimension 0 | from 0 to 15
+a[-17, 0] = 1.0                            | TL1011 | index -17 in dimension 0 | from 0 to 15
+a[0, 0, 0] = 1.0                           | TL1011 | has 2 dimensions, 3 indices | a[i, j]
+a["x", 0] = 1.0                            | TL1011 | the string 'x' is not an index | a number
+a[[0, 1], 0] = 1.0                         | TL1011 | is not an index | one value
+T.copy(A[bx / 2, 0], a)                    | TL1011 | must be an integer | `//`
+T.copy(a[8:4, :], b[8:4, :])               | TL1011 | an empty slice | b is greater than a
+T.copy(a[0:20, :], B)                      | TL1011 | slice 0:20 | end it at 16
+x = len(a)                                 | TL1005 | has no len() | x.shape[0]
+x = a.T                                    | TL1001 | has no 'T' | T.transpose(src, dst)
+x = a.size                                 | TL1001 | has no 'size' | .shape
+x = a.sum()                                | TL1001 | has no 'sum' | T.reduce_sum
+x = a.shpae                                | TL1001 | has no 'shpae' | did you mean .shape?
+a.count = 3                                | TL1005 | no attribute 'count' | names of its own
+x = a(0, 0)                                | TL1005 | not callable | index it
+x = bx[0]                                  | TL1005 | not subscriptable | one value has no elements
+x = round(a[0, 0])                         | TL1005 | __round__ | T.round(x)
+x = math.exp(a[0, 0])                      | TL1005 | needs a number | T.exp
+x = np.exp(a[0, 0])                        | TL1005 | needs a number | T.exp
+x = max(a[0, 0], 0.0)                      | TL1005 | needs the truth | T.max
+x = f"{bx:04d}"                            | TL1005 | needs a number | T.printf
+for k in T.Parallel(-4): a[k, 0] = 1.0     | TL1004 | T.Parallel over (-4,) | at least 0
+x = a[0, 0] << 2                           | TL1004 | '<<' takes integers | T.reinterpret
+x, y = a                                   | TL1005 | cannot be unpacked into 2 names | x.shape
+while True: T.copy(A, a)                   | TL1006 | and goes on | T.serial
+with T.Kernel(2) as by: pass               | TL1006 | T.Kernel inside T.Kernel | one behind the other
+"""
+
+
+def rows(text):
+    for row in text.strip().splitlines():
+        *statement, code, said, fix = (part.strip() for part in row.split(" | "))
+        yield pytest.param(" | ".join(statement), code, said, fix, id=row.split(" |")[0].strip())
+
+
+@pytest.mark.parametrize("statement, code, text, fix", rows(KERNEL))
+def test_statement(statement, code, text, fix, monkeypatch):
+    monkeypatch.setattr("tilelang.frontend.builder.MOST", 300)
+    program = BEGIN + HEAD + f"        {statement}\n"
+    name = f"{abs(hash(statement))}.py"
+    check(run(program, name), name, program.count("\n"), code, text, fix)
+
+
+SCRIPT = [
+    ("", "@tilelang.jit(outidx=[-1])\ndef g(M): pass", "TL1030", "no option 'outidx'", "did you mean 'out_idx'?"),
+    ("", "tilelang.jit([-1])", "TL1030", "takes a function, not list", "by name"),
+    ("", "tilelang.compile()", "TL1030", "without its argument 'func'", "tilelang.compile(func"),
+    (COPY, "tilelang.compile(f, [1], 'ascend')", "TL1030", "takes 2 arguments by their place", "tilelang.compile(func"),
+    (COPY, "tilelang.compile(f, outidx=[1])", "TL1030", "no option 'outidx'", "did you mean 'out_idx'?"),
+    (COPY, "tilelang.compile(f, out_idx=[3])", "TL1030", "3 is no number of one of the 3", "out_idx=[-1]"),
+    (COPY, "tilelang.compile(f, out_idx=True)", "TL1030", "True is no number", "out_idx=[-1]"),
+    (COPY, "tilelang.compile(f, out_idx=['B'])", "TL1030", "'B' is no number", "out_idx=[1] is 'B'"),
+    (COPY, "tilelang.compile(f, out_idx=[2])", "TL1030", "'n', is a scalar", "out_idx=[1]"),
+    (COPY, "tilelang.compile(f, out_idx=[1, 1])", "TL1030", "twice", "out_idx=[1]"),
+    (COPY, "tilelang.compile(f, threads='two')", "TL1030", "threads='two'", "threads=0"),
+    (COPY, "tilelang.compile(f, checks='no')", "TL1030", "checks='no'", "checks=False"),
+    (COPY, "f(np.ones((16, 64), np.float32))", "TL1030", "missing: B, n", "f(A, B, n)"),
+    (COPY, "f(np.ones((8, 64), np.float32), np.ones((16, 64), np.float32), 3)", "TL1030", "(8, 64), wanted (16, 64)",
+     "T.symbolic"),
+    (COPY, "f([1, 2], np.ones((16, 64), np.float32), 3)", "TL1030", "is list", "numpy.array"),
+    (COPY, "f(3.0, np.ones((16, 64), np.float32), 3)", "TL1030", "is float 3.0", "T.int32"),
+    (COPY, "f(np.ones((16, 64), np.float32), np.ones((16, 64), np.float32), 2.5)", "TL1030", "float 2.5", "int(x)"),
+    ("@tilelang.jit\ndef g(M, N): pass\n", "g(16)", "TL1030", "g is called without its argument 'N'", "g(M, N)"),
+    ("@tilelang.jit\ndef g(M, N): pass\n", "g(M=16, n=4)", "TL1030", "no argument 'n'", "did you mean 'N'?"),
+    ("@tilelang.jit\ndef g(M): pass\n", "g(16)", "TL1030", "returns NoneType None", "`return` it"),
+    ("", "@T.prim_func\ndef f(self, A: T.Tensor((4,), 'int8')): pass", "TL1010", "no annotation", "is no method"),
+    ("", "def f(*A: T.Tensor((4,), 'int8')): pass\nT.prim_func(f)", "TL1010", "*args", "def f(A"),
+    ("", "async def f(A: T.Tensor((4,), 'int8')): pass\nT.prim_func(f)", "TL1009", "`async def`", "plain functions"),
+    ("", "def f(A: T.Tensor((4,), 'int8')): yield 1\nT.prim_func(f)", "TL1009", "`yield`", "plain functions"),
+    ("", "A = T.Tensor(shape=(4,), dytpe='int8')", "TL1004", "T.Tensor has no argument 'dytpe'", "'dtype'?"),
+    ("", "A = T.Tensor()", "TL1004", "T.Tensor is called without its argument 'shape'", "T.Tensor(shape"),
+    ("", "@T.prim_func\ndef f(A: T.Tensor((4,), 'int8')):\n    with T.Kernel(2**20, 2**20) as (x, y): pass", "TL1004",
+     "1099511627776 blocks", "larger tiles"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("before, wrong, code, text, fix", SCRIPT, ids=lambda v: "-")
+def test_script(before, wrong, code, text, fix):
+    program = BEGIN + before + wrong
+    name = f"{abs(hash(program))}.py"
+    e = run(program, name)
+    check(e, name, e.errors[0].line, code, text, fix)
+    assert e.errors[0].line > (BEGIN + before).count("\n")
+
+
+EMPTY = """
+N = T.symbolic("N")
+
+@T.prim_func
+def f(A: T.Tensor((N, 64), "float32"), B: T.Tensor(({rows}, 64), "float32")):
+    with T.Kernel({grid}) as bx:
+        a = T.alloc_shared((16, 64), "float32")
+        T.copy(A[bx * 16, 0], a)
+        T.copy(a, B[bx * 16, 0])
+
+kernel = tilelang.compile(f, out_idx={out_idx})
+A = np.ones((0, 64), np.float32)
+"""
+
+
+def test_no_blocks():
+    """Nothing to write: nothing said. A result that would hold nothing: an error; the caller's tensor: a warning."""
+    space = {}
+    exec_in(EMPTY.format(rows="N", grid="T.ceildiv(N, 16)", out_idx="[1]"), "empty.py", space)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert space["kernel"](space["A"]).shape == (0, 64)
+    for grid, said in (("T.ceildiv(N, 16)", "has 0 blocks in this call"), ("0", "has 0 blocks in this call")):
+        program = BEGIN + EMPTY.format(rows=16, grid=grid, out_idx="[1]") + "kernel(A)"
+        check(run(program, "none.py"), "none.py", program.count("\n") + 1, "TL1030", said, "at least one block")
+    program = BEGIN + EMPTY.format(rows=16, grid="N - 4", out_idx="[1]") + "kernel(A)"
+    check(run(program, "less.py"), "less.py", program.count("\n") + 1, "TL1030", "has -4 blocks: N is 0", "from 0 to")
+    exec_in(EMPTY.format(rows=16, grid="N", out_idx="[]"), "given.py", space)
+    with pytest.warns(tilelang.TileLangWarning, match="TL1027: f: argument 'B': .* 0 blocks"):
+        space["kernel"](space["A"], space["np"].ones((16, 64), "float32"))
+
+
+def exec_in(text, name, space):
+    text = BEGIN + text
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), space)
+
+
+def test_one_finding_of_a_value_that_stands_twice():
+    body = "        for i, j in T.Parallel(32, 64):\n            a[i, j] = a[i, j] + a[i, j]\n"
+    e = run(BEGIN + HEAD + body + "tilelang.compile(f)", "twice.py")
+    assert [d.code for d in e.errors] == ["TL0233"], str(e)
+
+
+def test_a_macro_may_call_itself():
+    space = {}
+    macro = """
+    @T.macro
+    def double(x, k):
+        if k > 0:
+            T.tile.add(x, x, x)
+            double(x, k - 1)
+    """
+    body = "        double(a, 3)\n        T.copy(a, B)\n"
+    exec_in(textwrap.dedent(macro) + HEAD + body, "macro.py", space)
+    x = space["np"].ones((16, 64), "float32")
+    assert (tilelang.compile(space["f"], out_idx=[1])(x, 0) == 8).all()
+
+
+def test_every_message_says_what_to_change():
+    """Each call of fail, Builder.error and ArgumentError in the package has a fix."""
+    without = []
+    for path in sorted((ROOT / "tilelang").rglob("*.py")):
+        for n in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(n, ast.Call):
+                continue
+            name, fix = getattr(n.func, "id", getattr(n.func, "attr", "")), "fix" in {k.arg for k in n.keywords}
+            few = len(n.args) < (2 if name == "ArgumentError" else 3)
+            if name in ("fail", "ArgumentError") or name == "error" and len(n.args) > 1:
+                without += [f"{path.name}:{n.lineno}"] * (few and not fix)
+    assert not without
