@@ -126,7 +126,7 @@ def test_half_a_flag_is_found(case):
 
 
 def test_no_fault_is_missed(case):
-    options = argparse.Namespace(limit=3, schedules=3, seed=1, seconds=60)
+    options = argparse.Namespace(limit=3, schedules=3, seed=1, seconds=60, kinds="")
     results = inject.judge(case, options)
     assert not isinstance(results, str), results
     missed = [inject.difference(case.text, text) for _, text, verdict, _ in results if verdict == "missed"]

@@ -14,6 +14,7 @@ found if there is a diagnostic. If there is none, but the numbers differ in the 
     --write FILE --title T    the table, as a part of a page
     --missed FILE             texts of what was missed
     --limit N                 faults of a kind in one case (0: all)    --schedules N    --seed N    --jobs N
+    --kinds WORD              only the kinds whose name holds it
     --collect FILE COMMAND    run a Python script (or -m MODULE ...) and keep the kernels that it starts as cases
 """
 
@@ -416,7 +417,7 @@ def judge(case, options):
         return "its numbers depend on the schedule"
     rng = random.Random(options.seed + zlib.crc32(case.text.encode()))
     results = []
-    for kind in KINDS:
+    for kind in (k for k in KINDS if options.kinds in k):
         for text in tries(case, kind, options.limit, rng):
             refused = not _core.Program().load(case.name, text)
             found_codes, _ = case.run(text, True)
@@ -533,6 +534,7 @@ def main():
     p.add_argument("--jobs", type=int, default=1)
     p.add_argument("--seconds", type=float, default=0.5, help="a program that runs longer is left out")
     p.add_argument("--missed", type=pathlib.Path)
+    p.add_argument("--kinds", default="", help="only the kinds of fault whose name holds this")
     p.add_argument("--title", default="Programs of the tests and examples")
     if sys.argv[1:2] == ["--collect"]:
         return collect(sys.argv[2], sys.argv[3:])

@@ -4,7 +4,10 @@
  * are done, in the order of the blocks, whoever ran them. The unit is the greatest common divisor of all offsets,
  * lengths and strides of a tensor, so the comparison is exact to the byte and yet an array lookup for each tile row:
  * every unit remembers its first writer. Two writers of different blocks are a fault, and so is a reader of another
- * block; two atomic additions are not. */
+ * block; two atomic additions are not.
+ *
+ * The same log tells which elements of an `out` tensor nobody wrote. The caller gets them as the host's memory had
+ * them, so that is a warning: a kernel may mean it, but one whose grid, extent or guard is too small looks the same. */
 #include "machine.h"
 
 #include <stdlib.h>
@@ -98,20 +101,85 @@ static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, ui
   }
 }
 
+static AccessList log_of(const Sim *s, Arena *a, const Machine *m, int n, uint32_t b) {
+  AccessList l = {0};
+  if (!s->buf[b].log || s->buf[b].tensor != b) return l;
+  for (int w = 0; w < n; w++)
+    for (uint32_t i = 0; i < m[w].log.len; i++)
+      if (m[w].log.data[i].buf == (int32_t)b) vec_push(a, &l, &m[w].log.data[i]);
+  if (l.len) qsort(l.data, l.len, sizeof *l.data, by_block);
+  return l;
+}
+
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out) {
-  for (uint32_t b = 1; b < s->n_buf; b++) {
-    if (!s->buf[b].log || s->buf[b].tensor != b) continue;
-    AccessList l = {0};
-    for (int w = 0; w < n; w++)
-      for (uint32_t i = 0; i < m[w].log.len; i++)
-        if (m[w].log.data[i].buf == (int32_t)b) vec_push(a, &l, &m[w].log.data[i]);
+  for (uint32_t b = 1; b < s->n_buf && !s->together; b++) {
+    AccessList l = log_of(s, a, m, n, b);
     if (!l.len) continue;
-    qsort(l.data, l.len, sizeof *l.data, by_block);
     int64_t unit = unit_of(&l);
     uint32_t *owner = arena_array(a, uint32_t, s->buf[b].bytes / unit + 1);
     for (uint32_t i = 0; i < l.len; i++)
       if (!reads(l.data[i])) visit(s, a, &l, i, owner, unit, true, out);
     for (uint32_t i = 0; i < l.len; i++)
       if (reads(l.data[i])) visit(s, a, &l, i, owner, unit, false, out);
+  }
+}
+
+/* ---- outputs --------------------------------------------------------------------------------------------- */
+
+static void put_index(Text *t, const SimBuf *b, int64_t element) {
+  for (int d = 0; d < b->rank; d++) {
+    text_printf(t, "%s%lld", d ? ", " : "[", (long long)(element / b->stride[d]));
+    element %= b->stride[d];
+  }
+  text_put(t, b->rank ? "]" : "[]");
+}
+
+/* The write that comes closest before byte `at`, or the first there is; NULL: none. */
+static const GmAccess *write_before(const AccessList *l, int64_t at) {
+  const GmAccess *best = NULL;
+  for (uint32_t i = 0; i < l->len; i++) {
+    const GmAccess *x = l->data[i];
+    if (!reads(x) && (!best || (x->at <= at && (best->at > at || x->at > best->at)))) best = x;
+  }
+  return best;
+}
+
+static void report_unwritten(const Sim *s, Arena *a, Diags *d, const SimBuf *b, const AccessList *l, int64_t first,
+                             int64_t elements) {
+  const GmAccess *near = write_before(l, first * b->size);
+  Text t;
+  text_init(&t, a);
+  if (near) text_printf(&t, "%lld of the %lld elements of", (long long)elements, (long long)(b->bytes / b->size));
+  else text_put(&t, "all elements of");
+  text_printf(&t, " %%%s, an output, are never written", b->ir->name);
+  if (near) text_put(&t, "; the first has index ");
+  if (near) put_index(&t, b, first);
+  text_put(&t, ", and the caller finds there what the memory held before");
+  if (near) text_printf(&t, " (`%s` writes nearest to it)", stmt_text(s, a, near->who));
+  Diag *g = diag_add(d, DIAG_SIM_UNWRITTEN, near ? s->who[near->who]->loc : b->ir->loc, "%s", text_str(&t));
+  if (near) diag_other(d, g, b->ir->loc, "%%%s is declared here", b->ir->name);
+  diag_fix(d, g, "%s",
+           s->blocks
+               ? "write the rest too (is the grid, an extent or a condition too small?), or pass the tensor as an "
+                 "argument that is no output: then what the kernel leaves alone stays as it was"
+               : "launch at least one block: an extent of T.Kernel is 0 or less here");
+}
+
+void find_unwritten(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
+  for (uint32_t i = 1; i < s->n_buf; i++) {
+    const SimBuf *b = &s->buf[i];
+    if (!b->ir || b->space != SPACE_GM || !b->ir->is_out || b->tensor != i || !b->bytes) continue;
+    AccessList l = log_of(s, a, m, n, i);
+    int64_t unit = l.len ? gcd(unit_of(&l), b->size) : b->size, units = b->bytes / unit, left = 0, first = -1;
+    uint8_t *written = arena_array(a, uint8_t, units);
+    for (uint32_t x = 0; x < l.len; x++)
+      for (int64_t r = 0; r < l.data[x]->count && !reads(l.data[x]); r++)
+        memset(written + (l.data[x]->at + r * l.data[x]->stride) / unit, 1, (size_t)(l.data[x]->len / unit));
+    for (int64_t u = 0; u < units; u++) {
+      if (written[u]) continue;
+      if (first < 0) first = u * unit / b->size;
+      left++;
+    }
+    if (left) report_unwritten(s, a, d, b, &l, first, max_i64(left * unit / b->size, 1));
   }
 }

@@ -128,7 +128,7 @@ typedef struct {
   bool written;         /* GM: some instruction of the kernel writes it */
   bool hazard;          /* GM: cores or pipes of one block may meet in it: keep a shadow */
   bool undefined;       /* GM: `out` or `workspace`: holds nothing at the start */
-  bool log;             /* GM: blocks may meet in it: log accesses for the comparison at the end */
+  bool log;             /* GM: an output, or blocks may meet in it: log accesses for what is done at the end */
   uint8_t owner;        /* local: number among the buffers that share bytes with others; 0: its bytes are its own */
 } SimBuf;
 
@@ -463,6 +463,7 @@ void say_collect(Arena *a, const Machine *machine, int n, SimResult *out);
 
 /* blocks.c */
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);
+void find_unwritten(const Sim *s, Arena *a, Diags *d, const Machine *m, int n); /* elements of outputs: warnings */
 
 enum { SPIN = TL_LIMIT(1 << 26, 20) };
 enum { MAX_OWNERS = TL_LIMIT(63, 2) }; /* buffers of one memory that share bytes and are told apart */

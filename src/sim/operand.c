@@ -118,19 +118,39 @@ static bool view_of(Core *c, const Inst *i, const Operand *o, View *v, bool *emp
   return true;
 }
 
+/* A transfer of which one side only is empty moves nothing, and says so nowhere. */
+static void report_half_empty(Core *c, const Inst *i, int there) {
+  if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return;
+  Arena *a = &c->m->arena;
+  Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
+                   "`%s` moves nothing: %%%s has no elements here, but %%%s has some (%s)", inst_text(a, c, i->stmt),
+                   arg_buf(c, i, 1 - there)->ir->name, arg_buf(c, i, there)->ir->name, where(a, c));
+  if (f) fault_fix(c, f, "give both sides the same extents; clamp both in the same way where the tail is short");
+}
+
+static bool is_transfer(const Inst *i) {
+  return i->n_args == 2 && i->arg[0].buf && i->arg[1].buf &&
+         (i->pipe == PIPE_MTE1 || i->pipe == PIPE_MTE2 || i->pipe == PIPE_MTE3 || i->pipe == PIPE_FIX);
+}
+
 bool resolve(Core *c, const Inst *i, Entry *e) {
-  bool empty = false;
+  bool empty = false, half[MAX_ARGS] = {0};
   e->dead = false;
   for (int a = 0; a < i->n_args; a++) {
     const Operand *o = &i->arg[a];
     if (!o->buf) {
       e->s[a] = c->reg[o->scalar];
-    } else if (!view_of(c, i, o, &e->v[a], &empty)) {
+    } else if (!view_of(c, i, o, &e->v[a], &half[a])) {
       e->dead = true;
       return false;
     }
+    empty |= half[a];
   }
   e->dead = empty;
+  if (empty && c->m->sim->checks && half[0] != half[1] && is_transfer(i)) {
+    report_half_empty(c, i, half[0]);
+    return false;
+  }
   if (i->init_reg != NO_REG) e->init = c->reg[i->init_reg].i != 0;
   else e->init = false;
   if (i->pad_reg != NO_REG) e->pad = c->reg[i->pad_reg];

@@ -234,7 +234,7 @@ static bool survey(Run *r) {
     int64_t meet = (int64_t)(cube + vector * vectors) * (s->together ? s->blocks : 1);
     x->written = use[b].written;
     x->hazard = x->written && meet > 1;
-    x->log = x->written && !s->together && s->blocks > 1;
+    x->log = x->written && ((!s->together && s->blocks > 1) || x->ir->is_out);
     x->undefined &= use[b].read;
   }
   for (uint32_t b = 1; b < s->n_buf; b++) {
@@ -388,6 +388,7 @@ static void collect(Run *r) {
     if (x->fix) diag_fix(r->diags, g, "%s", x->fix);
   }
   r->ok = kept.len == 0;
+  if (s->checks && r->ok) find_unwritten(s, &r->arena, r->diags, r->machine, r->n_machines);
 }
 
 /* Arguments, buffers, programs. False: reported, or there is nothing to run (then r->ok). */
@@ -411,7 +412,10 @@ static void run_all(Run *r) {
   Sim *s = &r->sim;
   bool any = prepare(r);
   if (r->ok) say_around(s, r->to, SAY_BEFORE, r->result);
-  if (!any) return;
+  if (!any) {
+    if (r->ok && s->checks && s->blocks == 0) find_unwritten(s, &r->arena, r->diags, NULL, 0);
+    return;
+  }
   r->result->blocks = s->blocks;
   r->result->cores_used = (int32_t)min_i64(s->blocks, chip_cores(s));
   atomic_store(&s->next, 0);

@@ -2,13 +2,14 @@
 
 import array
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang import ArgumentError, DeviceError
+from tilelang import ArgumentError, DeviceError, TileLangWarning
 
 pytest.importorskip("tilelang._core")
 
@@ -68,6 +69,40 @@ def test_out_idx_and_in_place():
     assert copy_kernel()(X, y) is y  # the output may be given too
     np.testing.assert_array_equal(y, 2 * X)
     np.testing.assert_array_equal(copy_kernel(out_idx=-1)(X=X), 2 * X)
+
+
+def test_an_output_that_is_not_written():
+    """A warning that names tensor, first element and copy, unless the caller or another launch put values there."""
+    N, blocks = T.symbolic("N"), T.symbolic("B")
+
+    @T.prim_func
+    def part(X: T.Tensor((N,), "float32"), grid: T.Tensor((blocks,), "float32"), Y: T.Tensor((N,), "float32")):
+        with T.Kernel(blocks) as bx:
+            x = T.alloc_ub((32,), "float32")
+            T.copy(X[bx * 32], x)
+            T.copy(x, Y[bx * 32])
+
+    kernel = tilelang.compile(part, out_idx=-1)
+    x, grid = np.ones(100, np.float32), np.zeros(4, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kernel(x, grid).sum() == 100
+        y = np.zeros(100, np.float32)
+        assert kernel(x, grid[:3], y).sum() == 96 and kernel(np.ones(0, np.float32), grid[:0]).shape == (0,)
+    with pytest.warns(TileLangWarning, match=r"TL0818: 4 of the 100 elements of 'Y'.* the first has index \[96\]"):
+        kernel(x, grid[:3])
+
+    @T.prim_func
+    def halves(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        for at in (0, 32):
+            with T.Kernel(1) as bx:
+                x = T.alloc_ub((32,), "float32")
+                T.copy(X[at], x)
+                T.copy(x, Y[at])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tilelang.compile(halves, out_idx=-1)(x[:64]).sum() == 64
 
 
 def test_several_outputs_are_a_list():

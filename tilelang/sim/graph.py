@@ -6,6 +6,7 @@ A replay does every torch operation and every kernel again, on the same memory.
 """
 
 import contextlib
+import copy
 
 _open = []  # graphs being captured, innermost last
 
@@ -112,6 +113,6 @@ def kernel_runs(kernel, run, env, views, scalars):
         for i, v in views.items():
             if i in kernel.written and v.kind == "torch":
                 (g.made_new if kernel.params[i].role == "out" else g.about_to_write)(v.keep)
-        views_now, scalars_now = dict(views), dict(scalars)
+        views_now, scalars_now = copy.copy(views), dict(scalars)
         g.steps.append(lambda: run(kernel, env, views_now, scalars_now))
     run(kernel, env, views, scalars)

@@ -5,19 +5,14 @@
  *   - if the text is accepted, its canonical text is accepted too and prints as itself;
  *   - a program that lowers reads back after every pass (verify_each), and the lowered text is accepted.
  *
- * libFuzzer (clang):
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tools/fuzz/fuzz_parse.c src/api.c \
- *     src/{base,ir,arch,pass,sim,target}/\*.c src/target/\*\/\*.c -lm -lpthread -o build/fuzz_parse
- *   mkdir -p build/corpus && build/fuzz_parse -dict=tools/fuzz/tl.dict -max_len=8192 build/corpus test/ir test/ir/bad
+ * libFuzzer (clang; AFL++ the same with afl-clang-fast, then afl-fuzz -i test/ir -o build/afl build/fuzz/fuzz_parse):
+ *   CC=clang cmake -B build/fuzz -DTL_SANITIZE=fuzzer -DTL_PYTHON=OFF && cmake --build build/fuzz --target fuzz_parse
+ *   build/fuzz/fuzz_parse -dict=tools/fuzz/tl.dict -max_len=8192 build/corpus test/ir test/ir/bad test/random
  *
- * AFL++: the same with afl-clang-fast -fsanitize=fuzzer, then
- *   afl-fuzz -i test/ir -o build/afl -x tools/fuzz/tl.dict -- build/fuzz_parse
- *
- * Any compiler: -DFUZZ_MAIN adds a main that runs the files it is given, and with `-s SECONDS [-r SEED]` mutates them
- * (bytes, tokens of the dictionary, pieces of other files) until the time is over; the last input is kept in
- * fuzz_parse.last so that a crash can be run again:
- *   cc -g -O1 -fsanitize=address,undefined -DFUZZ_MAIN -Iinclude tools/fuzz/fuzz_parse.c … -o build/fuzz_parse
- *   build/fuzz_parse -s 600 test/ir/\*.tl test/ir/bad/\*.tl
+ * Any compiler: -DTL_SANITIZE=ON gives it a main that runs the files it is given, and with `-s SECONDS [-r SEED]`
+ * mutates them (bytes, tokens of the dictionary, pieces of other files) until the time is over; the last input is kept
+ * in fuzz_parse.last so that a crash can be run again:
+ *   build/hard/fuzz_parse -s 600 test/ir/\*.tl test/ir/bad/\*.tl
  *
  * The seed corpus is the test files. */
 #include "tilelang.h"
