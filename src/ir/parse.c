@@ -722,8 +722,9 @@ static void read_loc(Parser *p, Loc *loc) {
   int count = 0;
   do n[count++] = expect_int(p);
   while (count < 3 && accept(p, ":"));
-  if (count < 2) fail(p, "a location is @LINE:COLUMN or @FILE:LINE:COLUMN");
-  int64_t file = count == 3 ? n[0] : 1, line = n[count - 2], col = n[count - 1];
+  int64_t file = count == 3 ? n[0] : 1, line = count < 2 ? -1 : n[count - 2], col = n[count - 1];
+  if (line < 0 || line > INT32_MAX || col < 0)
+    fail(p, "a location is @LINE:COLUMN or @FILE:LINE:COLUMN, numbers of a file's lines");
   if (file < 1 || file >= p->m->files.len)
     fail(p, "location in file %lld, the text names %u", (long long)file, p->m->files.len - 1);
   *loc = (Loc){(uint32_t)line, (uint16_t)(col > 65535 ? 65535 : col), (uint16_t)file};

@@ -107,6 +107,10 @@ bool cw_rows(CWriter *w, const IrRegion *const *reg, IrRows *rows, int n);
 IrExpr *cw_offset(CWriter *w, const IrBuf *b, IrExpr *const *idx); /* row-major element offset */
 
 /* ---- refusals: TL09xx ---- */
+/* False after a refusal: no instruction of the chip does this, whatever the language (chip.c). */
+bool cw_chip_has(CWriter *w, const IrStmt *s);
+bool cw_scalar_reaches(CWriter *w, const IrBuf *b);
+const IrStmt *cw_arange_row(CWriter *w, const IrStmt *s, int64_t i);
 void cw_refuse(CWriter *w, DiagCode code, const char *fix, const char *fmt, ...) TL_PRINTF(4, 5);
 
 /* ---- the file around the kernel ---- */

@@ -255,16 +255,13 @@ static void fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
 }
 
 static void arange(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  (void)sp;
   IrRows r;
   const IrRegion *dst = &s->args[2].region;
   DType t = dst->buf->type;
-  if (!arch_has_dtype(w->arch, RULE_ARITH, t)) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "use f16, f32, i16 or i32", "arange of %s", dtype_info[t].name);
-    return;
-  }
   if (!ir_rows(w->k, dst, &r) || !ir_is_int(r.rows, 1)) {
-    refuse_form(w, s, "write it to a contiguous tile", "the destination is not one run");
+    const IrStmt *row = cw_arange_row(w, s, 0);
+    if (!row) refuse_form(w, s, "write it to a contiguous tile", "the destination is not one run");
+    for (int64_t i = 1; row; row = cw_arange_row(w, s, i++)) arange(w, row, sp);
     return;
   }
   DType step = dtype_is_float(t) ? DT_F32 : DT_I32;
@@ -290,11 +287,6 @@ const char *ac_round_mode(int64_t mode) {
 static void cast(CWriter *w, const IrStmt *s, const Spelling *sp) {
   DType src = s->args[0].region.buf->type, dst = s->args[1].region.buf->type;
   int64_t mode = ir_attr_int(s, ATTR_MODE, CAST_NONE);
-  if (!arch_can_cast(w->arch, dst, src)) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s",
-              dtype_info[src].name, dtype_info[dst].name, w->arch->name);
-    return;
-  }
   if (dst == src && mode == CAST_NONE) {
     move(w, s, &spelling[OP_MOVE]);
     return;
@@ -325,10 +317,6 @@ static void compare(CWriter *w, const IrStmt *s, const Spelling *sp) {
   int64_t mode = ir_attr_int(s, ATTR_CMP, CMP_EQ);
   const IrBuf *a = s->args[0].region.buf;
   if (!check_dtype(w, s) || !flat_vec(w, s, &v)) return;
-  if (a->type == DT_I32 && mode != CMP_EQ) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "cast the tiles to f32", "compare of i32 knows eq only, not %s", cmp_name[mode]);
-    return;
-  }
   bool scalar = s->args[1].kind == ARG_SCALAR;
   /* Whole repeats: the bits past the last element fall into the mask's own 32-byte block. */
   int64_t lanes = 256 / dtype_size(a->type);
@@ -429,15 +417,6 @@ static void row_reduce(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const IrBuf *b = s->args[0].region.buf;
   if (ir_vec(w->k, s, &v) && v.arg[0].pitch * dtype_size(b->type) / 32 > 255) {
     refuse_form(w, s, "copy the rows closer together", "rows lie more than 255 blocks of 32 bytes apart");
-    return;
-  }
-  row_call(w, s, sp);
-}
-
-static void brcb(CWriter *w, const IrStmt *s, const Spelling *sp) {
-  DType t = s->args[1].region.buf->type;
-  if (dtype_size(t) != 2 && dtype_size(t) != 4) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "cast the tile to a 16-bit or 32-bit dtype", "brcb of %s", dtype_info[t].name);
     return;
   }
   row_call(w, s, sp);
@@ -756,11 +735,6 @@ static void l0c_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   CBox b, d;
   if (!fractal_box(w, s, src, &b) || !fractal_box(w, s, dst, &d)) return;
-  if (dst->buf->type != DT_F16 && dst->buf->type != DT_BF16) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "write f16 or bf16, or go through GM", "l0c_to_l1 cannot write %s",
-              dtype_info[dst->buf->type].name);
-    return;
-  }
   fixpipe(w, s, sp, tensor_at(w, dst->buf, nz_offset(w, dst->buf, &d)), &b, cw_round_up(w, b.cols, 16),
           cw_fmt(w, "%lld", (long long)d.plane_rows));
 }
@@ -784,15 +758,8 @@ enum { /* an op without a line in ops_ascendc.def does not compile */
 
 /* ---- scalars in memory ------------------------------------------------------------------------------------------ */
 
-static bool scalar_reach(CWriter *w, const IrBuf *b) {
-  if (b->space == SPACE_GM || b->space == SPACE_UB) return true;
-  cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s",
-            b->name, space_info[b->space].name);
-  return false;
-}
-
 static void load(CWriter *w, Text *t, const IrExpr *e) {
-  if (!scalar_reach(w, e->buf)) return;
+  if (!cw_scalar_reaches(w, e->buf)) return;
   text_printf(t, "%s.GetValue(%s)", w->buf_name[e->buf->id], cw_str(w, cw_offset(w, e->buf, e->idx)));
 }
 
@@ -818,7 +785,7 @@ static void before(CWriter *w, const IrStmt *s) { ir_stmt_exprs((IrStmt *)s, flu
 
 static void store(CWriter *w, const IrStmt *s) {
   const IrBuf *b = s->store.buf;
-  if (!scalar_reach(w, b)) return;
+  if (!cw_scalar_reaches(w, b)) return;
   IrExpr *off = cw_offset(w, b, s->store.idx), *value = ir_cast(w->k, b->type, s->store.value);
   if (s->store.accumulate) {
     if (b->space == SPACE_GM) flush(w, b, off);
@@ -871,9 +838,7 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
             short_pipe(s->sync.dst), cw_str(w, s->sync.id));
     break;
   case ST_BARRIER:
-    if (s->sync.src == PIPE_S)
-      cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
-    else cw_line(w, "PipeBarrier<%s>();", pipe_info[s->sync.src].cxx);
+    cw_line(w, "PipeBarrier<%s>();", pipe_info[s->sync.src].cxx);
     break;
   case ST_CROSS_SET:
     cw_line(w, "CrossCoreSetFlag<%d, %s>(%s);", s->sync.mode, pipe_info[s->sync.src].cxx, cw_str(w, s->sync.id));
@@ -897,13 +862,9 @@ static void stmt(CWriter *w, const IrStmt *s) {
     cw_close(w);
   } else if (ir_is_say(s)) {
     ac_say(w, s);
-  } else if (ir_is_op(s) && spelling[s->op].write) {
-    spelling[s->op].write(w, s, &spelling[s->op]);
-  } else if (ir_is_op(s) || s->op == ST_PARALLEL) {
-    cw_refuse(w, DIAG_EMIT_LEVEL, "run the passes first", "%s exists at source level only",
-              s->op == ST_PARALLEL ? "parallel" : op_name(s));
-  } else {
-    sync_stmt(w, s);
+  } else if (cw_chip_has(w, s)) {
+    if (ir_is_op(s)) spelling[s->op].write(w, s, &spelling[s->op]);
+    else sync_stmt(w, s);
   }
 }
 

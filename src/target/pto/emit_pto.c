@@ -333,11 +333,6 @@ static void cast(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     elem(w, s, &spelling[OP_MOVE]);
     return;
   }
-  if (!arch_can_cast(w->arch, dst, src)) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "go through f32 or f16", "cast from %s to %s is not one instruction of %s",
-              dtype_info[src].name, dtype_info[dst].name, w->arch->name);
-    return;
-  }
   if (!begin(w, s, &c)) return;
   const char *to = operand(w, &c, 1), *from = operand(w, &c, 0);
   cw_line(w, "%s(%s, %s, RoundMode::%s);", sp->tile_api, to, from, mode_name[ir_attr_int(s, ATTR_MODE, CAST_NONE)]);
@@ -604,11 +599,6 @@ static void l0c_to_l1(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   CBox b, d;
   if (!fractal_box(w, s, src, &b) || !fractal_box(w, s, dst, &d)) return;
-  if (dst->buf->type != DT_F16 && dst->buf->type != DT_BF16) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "write f16 or bf16, or go through GM", "l0c_to_l1 cannot write %s",
-              dtype_info[dst->buf->type].name);
-    return;
-  }
   bool scope = runs_late(&b) || b.plane->op != EX_INT || d.plane->op != EX_INT || b.r->op != EX_INT ||
                b.c->op != EX_INT;
   if (scope) cw_scope(w);
@@ -651,8 +641,7 @@ static const char *scalar_place(CWriter *w, const IrBuf *b) {
     PtView v = {.buf = b, .kind = VEC_ROWS, .rows = 1, .cols = elements};
     return pt_tile(w, v, cw_num(w, 0), cw_num(w, 1), cw_num(w, elements));
   }
-  cw_refuse(w, DIAG_EMIT_SCALAR, "copy the tile to GM or UB first", "the scalar unit cannot reach %s, which is in %s",
-            b->name, space_info[b->space].name);
+  cw_scalar_reaches(w, b);
   return b->name;
 }
 
@@ -750,9 +739,7 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
     break;
   case ST_BARRIER:
     if (s->sync.src == PIPE_V && pt_is_a5(w)) break; /* its vector unit orders its own instructions */
-    if (s->sync.src == PIPE_S)
-      cw_refuse(w, DIAG_EMIT_SYNC, "leave it out: the scalar pipe runs in order", "barrier s does not exist");
-    else cw_line(w, "pipe_barrier(%s);", pipe_info[s->sync.src].cxx);
+    cw_line(w, "pipe_barrier(%s);", pipe_info[s->sync.src].cxx);
     break;
   case ST_CROSS_SET: /* bit 0: set; mode from bit 4, flag from bit 8 */
     if (pt_is_a5(w) && s->sync.mode == 2) inner_flag(w, s, "set_intra_block");
@@ -803,15 +790,11 @@ static void write_side(CWriter *w, const IrStmt *s) {
 static void stmt(CWriter *w, const IrStmt *s) {
   if (s->op == ST_CUBE || s->op == ST_VECTOR) {
     write_side(w, s);
-  } else if (ir_is_op(s) && spelling[s->op].write) {
-    spelling[s->op].write(w, s, &spelling[s->op]);
-  } else if (ir_is_op(s) && op_info[s->op].level != 's') {
-    cw_refuse(w, DIAG_EMIT_OP, "write Ascend C: target=\"ascendc\"", "%s: not written in PTO yet", op_info[s->op].name);
-  } else if (ir_is_op(s) || s->op == ST_PARALLEL) {
-    cw_refuse(w, DIAG_EMIT_LEVEL, "run the passes first", "%s exists at source level only",
-              s->op == ST_PARALLEL ? "parallel" : op_name(s));
-  } else {
-    sync_stmt(w, s);
+  } else if (cw_chip_has(w, s)) {
+    const PtSpelling *sp = ir_is_op(s) ? &spelling[s->op] : NULL;
+    if (!sp) sync_stmt(w, s);
+    else if (sp->write) sp->write(w, s, sp);
+    else cw_refuse(w, DIAG_EMIT_OP, "write Ascend C: target=\"ascendc\"", "%s: not written in PTO yet", op_name(s));
   }
 }
 

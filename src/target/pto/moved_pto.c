@@ -166,10 +166,6 @@ void pt_compare(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   PtCall c;
   int64_t mode = ir_attr_int(s, ATTR_CMP, CMP_EQ);
   const IrBuf *a = s->args[0].region.buf, *bits = s->args[2].region.buf;
-  if (a->type == DT_I32 && mode != CMP_EQ) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "cast the tiles to f32", "compare of i32 knows eq only, not %s", cmp_name[mode]);
-    return;
-  }
   if (!begin_flat(w, s, &c, false)) return;
   bool scalar = s->args[1].kind == ARG_SCALAR;
   int64_t most = common_length(w, &c, 0, 1);
@@ -248,16 +244,13 @@ static void count_a5(CWriter *w, const IrStmt *s, IrExpr *n) {
 }
 
 void pt_arange(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
-  (void)sp;
   IrRows r;
   const IrRegion *dst = &s->args[2].region;
   DType t = dst->buf->type, step = dtype_is_float(t) ? DT_F32 : DT_I32;
-  if (!arch_has_dtype(w->arch, RULE_ARITH, t)) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "use f16, f32, i16 or i32", "arange of %s", dtype_info[t].name);
-    return;
-  }
   if (!ir_rows(w->k, dst, &r) || !ir_is_int(r.rows, 1)) {
-    pt_refuse(w, s, "write it to a contiguous tile", "the destination is not one run");
+    const IrStmt *row = cw_arange_row(w, s, 0);
+    if (!row) pt_refuse(w, s, "write it to a contiguous tile", "the destination is not one run");
+    for (int64_t i = 1; row; row = cw_arange_row(w, s, i++)) pt_arange(w, row, sp);
     return;
   }
   PtCall c;
@@ -281,11 +274,6 @@ void pt_brcb(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
   DType t = bits_of(src->type);
   int64_t c0 = dtype_c0(dst->type);
-  if (dtype_size(src->type) != 2 && dtype_size(src->type) != 4) {
-    cw_refuse(w, DIAG_EMIT_DTYPE, "cast the tile to a 16-bit or 32-bit dtype", "brcb of %s",
-              dtype_info[src->type].name);
-    return;
-  }
   bool fixed = c.v.rows->op == EX_INT && c.v.arg[0].off->op == EX_INT && c.v.arg[1].off->op == EX_INT;
   IrVec v = c.v;
   IrExpr *n = v.rows;
