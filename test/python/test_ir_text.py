@@ -225,6 +225,65 @@ def parallel_forms():
     return main
 
 
+def doubled(blocks, tiles, m=300, n=200):
+    """Y = 2 X by tiles of 64 x 64; `tiles(bx)` gives those of a block."""
+
+    @T.prim_func
+    def main(X: T.Tensor((m, n), "float32"), Y: T.Tensor((m, n), "float32")):
+        with T.Kernel(blocks) as bx:
+            x = T.alloc_shared((64, 64), "float32")
+            for i, j in tiles(bx):
+                T.copy(X[i * 64, j * 64], x)
+                for r, c in T.Parallel(64, 64):
+                    x[r, c] = x[r, c] * 2.0
+                T.copy(x, Y[i * 64, j * 64])
+
+    return main
+
+
+def persistent(m=300, n=200, blocks=6, group=8):
+    return doubled(blocks, lambda bx: T.Persistent([T.ceildiv(m, 64), T.ceildiv(n, 64)], blocks, bx, group), m, n)
+
+
+def persistent_symbolic(blocks=3):
+    m = T.symbolic("m")
+    return doubled(blocks, lambda bx: T.Persistent([T.ceildiv(m, 64), 5], blocks, bx), m, 300)
+
+
+def persistent_row(n=500, blocks=4):
+    @T.prim_func
+    def main(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(blocks) as bx:
+            x = T.alloc_shared((64,), "float32")
+            for i in T.Persistent([T.ceildiv(n, 64)], blocks, bx):
+                T.copy(X[i * 64], x)
+                for r in T.Parallel(64):
+                    x[r] = x[r] * 2.0
+                T.copy(x, Y[i * 64])
+
+    return main
+
+
+def swizzle_index(m=300, n=200, off=2, dir=0):
+    rows, cols = T.ceildiv(m, 64), T.ceildiv(n, 64)
+
+    def tile(bx):
+        t = T.use_swizzle(bx, m, n, 64, 64, 64, off=off, dir=dir)
+        yield t // cols, t % cols
+
+    return doubled(rows * cols, tile, m, n)
+
+
+def swizzle_panel(m=300, n=200):
+    cols = T.ceildiv(n, 64)
+
+    def tile(bx):
+        T.use_swizzle(10)
+        yield bx // cols, bx % cols
+
+    return doubled(T.ceildiv(m, 64) * cols, tile, m, n)
+
+
 KERNELS = [
     article,
     mainline_lazy,
@@ -234,6 +293,11 @@ KERNELS = [
     control_flow,
     inlined_functions,
     parallel_forms,
+    persistent,
+    persistent_symbolic,
+    persistent_row,
+    swizzle_index,
+    swizzle_panel,
 ]
 
 
@@ -250,6 +314,30 @@ def test_text_is_canonical(make):
     program = core.Program()
     assert program.load("x.tl", text), program.diags_text()
     assert program.text() == text
+
+
+@pytest.mark.parametrize("m, n", [(300, 200), (256, 512), (1, 1), (640, 70), (70, 640)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        persistent,
+        lambda m, n: persistent(m, n, blocks=7, group=3),
+        lambda m, n: persistent(m, n, blocks=40),
+        swizzle_index,
+        lambda m, n: swizzle_index(m, n, off=3),
+        lambda m, n: swizzle_index(m, n, off=2, dir=1),
+        swizzle_panel,
+    ],
+    ids=["persistent", "groups of 3", "more blocks than tiles", "swizzle", "off 3", "columns", "panel"],
+)
+def test_every_tile_once(make, m, n):
+    """Two blocks that write one tile would be a fault of the simulator; a tile that none writes stays NaN."""
+    np = pytest.importorskip("numpy")
+    pytest.importorskip("tilelang._core")
+    x = np.arange(m * n, dtype="float32").reshape(m, n)
+    y = np.full((m, n), np.nan, "float32")
+    tilelang.compile(make(m, n))(x, y)
+    np.testing.assert_array_equal(y, 2 * x)
 
 
 def test_out_and_workspace_marks():
