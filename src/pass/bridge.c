@@ -8,7 +8,8 @@
  *
  * The accumulator's twin keeps adding over the loops around the product in which nothing else touches x, so the
  * hand-over happens once after them. Where the product overwrites x, or x was just cleared, the copy goes straight to
- * x. Declared memories are not bridged. Operands of 8-bit floats get a twin in float16 first. */
+ * x. Declared memories are not bridged. Operands of 8-bit floats get a twin in float16 first; an accumulator that is
+ * copied to a dtype which the cube does not write goes through UB, whose cores convert. */
 #include "scope.h"
 
 typedef struct { PassCtx *p; IrKernel *k; Use *use; IrBuf **l1; uint32_t n; } Ctx;
@@ -161,8 +162,25 @@ static bool widen(IrStmt *s, void *user) {
   return true;
 }
 
+/* A copy of an accumulator as a dtype that the cube does not write: through UB. */
+static bool narrow(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op != OP_COPY) return true;
+  IrRegion *r = &s->args[0].region;
+  DType from = r->buf->type, to = s->args[1].region.buf->type;
+  bool writes = from == to || to == DT_F16 || to == DT_BF16;
+  if (writes || from != DT_F32 || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
+  IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
+  out->why = "the cube does not write this dtype";
+  IrRegion whole = ir_whole(c->k, out);
+  ir_insert_before(s, op_stmt(c, OP_COPY, s->loc, *r, whole, NULL));
+  *r = whole;
+  return true;
+}
+
 bool pass_bridge(PassCtx *p) {
   ir_walk(&p->k->body, widen, p);
+  ir_walk(&p->k->body, narrow, &(Ctx){.p = p, .k = p->k, .use = scope_uses(p)});
   Ctx c = {p, p->k, scope_uses(p), arena_array(p->arena, IrBuf *, p->k->bufs.len + 1), p->k->bufs.len};
   ir_walk(&p->k->body, bridge_stmt, &c);
   for (uint32_t i = 1; i < c.n; i++) {

@@ -329,3 +329,32 @@ def test_a_shift_takes_the_wider_dtype():
     x = np.arange(64, dtype="uint8") * 4
     want = (x.astype("uint16") >> (np.arange(64) % 2 * 4).astype("uint16")) << np.uint16(9)
     np.testing.assert_array_equal(widened(64)(x), want)
+
+
+def test_a_tuner_made_from_a_function():
+    def kernel(block=None):
+        @T.prim_func
+        def double(X: T.Tensor((100, 64), "float32"), Y: T.Tensor((100, 64), "float32")):
+            with T.Kernel(T.ceildiv(100, block)) as bx:
+                x = T.alloc_shared((block, 64), "float32")
+                T.copy(X[bx * block, 0], x)
+                for i, j in T.Parallel(block, 64):
+                    x[i, j] = x[i, j] * 2.0
+                T.copy(x, Y[bx * block, 0])
+
+        return double
+
+    tuner = tilelang.autotuner.AutoTuner.from_kernel(kernel, configs=[{"block": 4}, {"block": 50}, {"block": 4000}])
+    result = tuner.set_compile_args(out_idx=[-1]).set_profile_args(ref_prog=lambda x: x * 2).run(warmup=3)
+    assert result.config == {"block": 50} and 0 < result.latency == result.kernel.latency
+    x = floats(100, 64)
+    np.testing.assert_array_equal(result.kernel(x), x * 2)
+
+
+def test_a_tuned_kernel_by_its_sizes():
+    kernel = doubled.compile(M=32, N=64)
+    assert set(kernel.config) == {"rows"}
+    profiler = kernel.get_profiler()
+    assert profiler.func is kernel
+    profiler.assert_allclose(lambda x: x * 2)
+    assert doubled.compile(M=32, N=64, rows=4).explain() != kernel.explain()

@@ -8,11 +8,21 @@ them: on the simulated chip those of its clock; "by" says which.
 import contextlib
 import functools
 import inspect
+import typing
 
 from ..errors import ArgumentError, CompileError, TileLangError
-from ..jit import JITFunction
+from ..jit import JITFunction, jit
 from ..tensors import is_tensor
 from ..profiler import TensorSupplyType, agree, do_bench, make_inputs
+
+
+class Result(typing.NamedTuple):
+    """What AutoTuner.run gives; latencies in milliseconds."""
+
+    kernel: object
+    config: dict
+    latency: float
+    ref_latency: float | None
 
 
 class AutoTuner:
@@ -31,6 +41,27 @@ class AutoTuner:
 
     def __getattr__(self, name):
         return getattr(self.jit, name)
+
+    @classmethod
+    def from_kernel(cls, kernel, configs):
+        """A tuner for a function of the configurations that returns a prim_func: `.set_compile_args(out_idx=[-1])
+        .set_profile_args(ref_prog=f).run()`. Without these calls, the options of jit and autotune are the defaults."""
+        return cls(jit(kernel), configs, _options())
+
+    def set_compile_args(self, **options):
+        """Options of @tilelang.jit."""
+        self.jit = jit(self.jit.fn, **options)
+        return self
+
+    def set_profile_args(self, **options):
+        """Options of @tilelang.autotune."""
+        self.options.update((k, v) for k, v in options.items() if k in self.options)
+        return self
+
+    def run(self, **ignored):
+        """The best of all configurations, as a Result."""
+        best = self._tune((), {}, self._configs((), {}))
+        return Result(best, best.config, best.latency, best.ref_latency)
 
     def _configs(self, args, kwargs):
         found = self.configs
@@ -168,17 +199,21 @@ class Reference:
         return do_bench(lambda: kernel(*self.inputs), warmup=0, rep=0), "host"
 
 
-def autotune(func=None, *, configs, warmup=25, rep=100, timeout=100, supply_type=TensorSupplyType.Auto, ref_prog=None,
-             supply_prog=None, rtol=1e-2, atol=1e-2, max_mismatched_ratio=0.01, skip_check=False,
-             manual_check_prog=None,
-             cache_input_tensors=True, **ignored):  # fmt: skip
-    """Decorator above @tilelang.jit. `configs`: a list of {argument: value}, or a function of
-    (args, kwargs) that gives one."""
-    options = dict(
+def _options(*, supply_type=TensorSupplyType.Auto, ref_prog=None, supply_prog=None, rtol=1e-2, atol=1e-2,
+             max_mismatched_ratio=0.01, skip_check=False, manual_check_prog=None, cache_input_tensors=True,
+             **ignored):  # fmt: skip
+    return dict(
         supply_type=supply_type, ref_prog=ref_prog, supply_prog=supply_prog, rtol=rtol, atol=atol,
         max_mismatched_ratio=max_mismatched_ratio, skip_check=skip_check, manual_check_prog=manual_check_prog,
         cache_input_tensors=cache_input_tensors,
     )  # fmt: skip
+
+
+def autotune(func=None, *, configs, **options):
+    """Decorator above @tilelang.jit. `configs`: a list of {argument: value}, or a function of (args, kwargs) that gives
+    one. Options: supply_type, supply_prog (inputs), ref_prog, rtol, atol, max_mismatched_ratio, skip_check,
+    manual_check_prog, cache_input_tensors."""
+    options = _options(**options)
 
     def wrap(fn):
         return AutoTuner(fn, configs, options)

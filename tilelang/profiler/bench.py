@@ -170,6 +170,14 @@ class Profiler:
     def _inputs(self, given):
         return list(given) if given is not None else make_inputs(self.kernel, self.supply)
 
+    @property
+    def func(self):
+        """The kernel."""
+        return self.kernel
+
+    def _get_inputs(self, with_output=False):
+        return self._inputs(None)
+
     def run_once(self, func=None):
         return (func or self.kernel)(*self._inputs(None))
 

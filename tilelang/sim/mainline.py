@@ -4,6 +4,7 @@ of TVM is an error by name: there is no TVM in this compiler."""
 
 import types
 
+from ..carver import MatmulTemplate
 from ..errors import CompileError
 from ..frontend.expr import Expr, Var, const
 from ..language import GemmWarpPolicy, if_then_else, reinterpret
@@ -52,9 +53,13 @@ def inner_modules(capability):
         "tilelang.contrib.nvcc", get_target_compute_version=lambda target=None: version,
         parse_compute_version=lambda text: tuple(int(n) for n in text.split(".")),
     )  # fmt: skip
+    plan = _module("tilelang.carver.roller.rasterization", NoRasterization=None)
     return {
         "tilelang.tileop.base": _module("tilelang.tileop.base", GemmWarpPolicy=GemmWarpPolicy),
         "tilelang.contrib": _module("tilelang.contrib", nvcc=nvcc),
         "tilelang.contrib.nvcc": nvcc,
+        "tilelang.carver.template": _module("tilelang.carver.template", MatmulTemplate=MatmulTemplate),
+        "tilelang.carver.roller": _module("tilelang.carver.roller", rasterization=plan),
+        "tilelang.carver.roller.rasterization": plan,
         "tilelang.engine.callback": _module("tilelang.engine.callback", register_cuda_postproc_callback=_hook),
     }
