@@ -2,7 +2,7 @@
 
 from ..errors import fail, warn
 from ..frontend.builder import active, current
-from ..frontend.expr import Var, as_index, binary, describe, dims, shape_text, show, value_of, wrap
+from ..frontend.expr import Var, as_index, binary, decided, describe, dims, shape_text, show, value_of, wrap
 from ..frontend.hooks import RuntimeLoop
 from .dtypes import int32
 
@@ -169,9 +169,12 @@ class _Persistent(RuntimeLoop):
             total = as_index(wrap(total) * d)
         waves = as_index((wrap(total) + self.wave - 1) // self.wave)
         v = Var("w", int32, "loop")
+        if isinstance(waves, int) and waves > 0:
+            v.range = (0, waves - 1)
+        if not decided(binary("<", wrap(v * self.wave + self.index), wrap(total))):  # some blocks have a tile less
+            waves = as_index((wrap(total) - self.index + self.wave - 1) // self.wave)
         b.open("for", ["for ", v, " in ", wrap(0, int32), "..", wrap(waves, int32)], self.at)
         t = b.let("tile", wrap(v * self.wave + self.index))
-        b.open("if", ["if ", binary("<", t, total)], self.at)
         last = self.domain[-1]
         group = (
             next(g for g in range(min(self.group, last), 0, -1) if last % g == 0)
@@ -190,7 +193,6 @@ class _Persistent(RuntimeLoop):
         return tuple(b.let(n if isinstance(n, str) else f"t{k}", wrap(e)) for k, (n, e) in enumerate(zip(flat, out)))
 
     def end(self, b):
-        b.close()
         b.close()
 
 
