@@ -99,11 +99,13 @@ typedef struct {
   union { int64_t i; double f; } scalar;
 } TlArg;
 /* threads: of the host, 0: one a core. max_faults: 0: 8. schedule: 0: the usual order; else the seed of another order
- * in which the chip's pipes may run; the numbers of a correct program are the same for every seed. */
-typedef struct { int checks; int threads; int max_faults; unsigned long long schedule; } TlSim;
+ * in which the chip's pipes may run; the numbers of a correct program are the same for every seed. record: keep what
+ * pipe S reads, for tl_time to follow. */
+typedef struct { int checks; int threads; int max_faults; unsigned long long schedule; int record; } TlSim;
 typedef struct {
   int64_t blocks, instructions, gm_read_bytes, gm_write_bytes;
   int32_t cores_used, cores; /* of the kind the kernel runs on */
+  int64_t recorded;          /* values that `record` kept */
 } TlSimResult;
 /* Fills the shapes of all tensors in args from the kernel's text and the scalars in args. 0: a size cannot be computed
  * or is negative (diagnostic). */
@@ -146,6 +148,7 @@ typedef struct {
   int copy_only;          /* everything but transfers through GM takes no time */
   int timeline;           /* keep events for tl_time_event_at */
   int64_t max_events;     /* 0: a million */
+  int follow;             /* pipe S reads what it read in the last tl_sim with `record`, which had the same arguments */
   const char *constants;  /* "hbm_gbps=1500,flag=10": other values of the chip's timing table (src/arch); NULL: none */
 } TlTime;
 typedef struct {
@@ -160,8 +163,9 @@ typedef struct {
   int32_t cores_used, cores; /* of the kind that takes blocks */
 } TlTimeResult;
 /* How long the lowered kernel takes on the chip, all cores at once. args as for tl_sim; their data may be NULL, and no
- * data is changed. Elements that pipe S reads and that are not known (no data, or the kernel writes them) are taken as
- * 0; TL0851 if a loop, a branch or a size depends on one. 0: a fault (diagnostics). */
+ * data is changed. Elements that pipe S reads and that are not known (no data, or the kernel writes them) are those of
+ * the run to `follow`; else they are taken as 0, and it is TL0851 if a loop, a branch or a size depends on one.
+ * Numbers and time of one launch: tl_sim with `record`, then tl_time with `follow`. 0: a fault (diagnostics). */
 TL_API int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTimeResult *result);
 /* The last tl_time as a table for people; NULL before one. */
 TL_API const char *tl_time_text(TlContext *c);

@@ -29,6 +29,8 @@ struct TlContext {
   Arena arena;
   Arena scratch; /* of one simulation */
   SimTime *time; /* the last timed run; in scratch */
+  Arena recorded;
+  const SimValues *values; /* of the last run with `record`, in `recorded`; NULL: none */
   Diags diags;
   const char *name, *text; /* what tl_load was given */
   size_t len;
@@ -59,6 +61,9 @@ static void reset(TlContext *c) {
   arena_init(&c->arena, c->has_host ? &c->host : NULL, &c->oom);
   arena_free(&c->scratch);
   arena_init(&c->scratch, c->has_host ? &c->host : NULL, &c->oom);
+  arena_free(&c->recorded);
+  arena_init(&c->recorded, c->has_host ? &c->host : NULL, &c->oom);
+  c->values = NULL;
   diags_init(&c->diags, &c->arena);
   memset(&c->stages, 0, sizeof c->stages);
   memset(&c->pass, 0, sizeof c->pass);
@@ -743,13 +748,16 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
   if (result) memset(result, 0, sizeof *result);
   SimArg *in = run_args(c, "simulation", args, n_args, true);
   if (!in) return 0;
-  SimOptions so = {o->checks != 0, o->threads, o->max_faults, o->schedule};
+  SimOptions so = {o->checks != 0, o->threads, o->max_faults, o->schedule, o->record ? &c->recorded : NULL};
+  c->values = NULL;
+  arena_free(&c->recorded);
   uint32_t before = c->diags.n_errors;
   bool ok = sim_run(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, &c->ran);
+  if (ok) c->values = c->ran.values;
   const SimResult r = c->ran;
   if (result)
     *result = (TlSimResult){r.blocks,     r.instructions, r.gm_read_bytes, r.gm_write_bytes, r.cores_used,
-                            c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic};
+                            c->module->kernel->cores == CORES_VECTOR ? c->arch->aiv : c->arch->aic, r.recorded};
   return ok && c->diags.n_errors == before;
 }
 
@@ -786,7 +794,8 @@ int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTi
                        .l2 = o->l2_all_hit ? L2_ALL_HIT : o->l2_warm ? L2_WARM : L2_COLD,
                        .no_bank_conflicts = o->no_bank_conflicts, .free_flags = o->free_flags,
                        .compute_only = o->compute_only, .copy_only = o->copy_only, .timeline = o->timeline,
-                       .max_events = o->max_events, .constants = o->constants};
+                       .max_events = o->max_events, .follow = o->follow ? c->values : NULL,
+                       .constants = o->constants};
   SimTime *r = arena_new(&c->scratch, SimTime);
   uint32_t before = c->diags.n_errors;
   bool ok = sim_time(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, r);

@@ -166,7 +166,7 @@ class Kernel(Debugging):
         self.pass_configs = read(pass_configs)
         self.last_run = None
         self.diagnostics = list(traced.builder.notes)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._roles(out_idx, workspace_idx)
         self.text = traced.text(self.out_idx, self.workspace_idx)
         self.sizes = traced.size_names
@@ -389,8 +389,10 @@ class Kernel(Debugging):
 
     def profile(self, *args, **kwargs):
         """How long one launch takes on the chip, by the clock of the simulator, and where the time goes: a
-        tilelang.profiler.Profile. It runs nothing: give the tensors of a call, or their shapes, or nothing where all
-        shapes are constant; symbolic sizes by name. What the scalar unit reads from a tensor that is not given is 0."""
+        tilelang.profiler.Profile. With the tensors of a call the kernel runs as in that call (`.results`: what the call
+        returns), and the clock follows it. With their shapes, or nothing where all shapes are constant (symbolic sizes
+        by name), nothing runs, and what the scalar unit reads from a tensor is 0. Several launches: a list of
+        profiles with their sum, `.us`."""
         from .profiler import profile
 
         return profile(self, args, kwargs)
@@ -695,17 +697,20 @@ class Kernel(Debugging):
             }
             return
         args = self._values(env, views, scalars)
-        if LAUNCHES.get() is not None:
-            LAUNCHES.get()(self, args)
+        launched = LAUNCHES.get()
         with self._lock:
             program = self._program
             program.diags_clear()
             began = time.perf_counter()
-            ok, result = program.sim(args, checks=bool(self.checks), threads=self.threads)
+            ok, result = program.sim(
+                args, checks=bool(self.checks), threads=self.threads, record=launched is not None
+            )
             self.times["run"] = time.perf_counter() - began
             self.last_run = result
             found = [d for d in self.findings(program) if views.fresh or d.code != "TL0818"]
             printed = result["printed"] = program.printed()
+            if ok and launched is not None:
+                launched(self, args, views, result["recorded"] > 0)
         for p in printed:
             p["file"] = self.traced.builder.paths.get(p["file"], p["file"])
             show_print(p["file"], p["line"], p["where"], p["text"])

@@ -45,7 +45,7 @@ static const char usage[] =
     "                       (a tensor that is not named: rand:1; an output: zeros)\n"
     "  --out NAME=FILE      save a tensor afterwards; FILE.bin: its bytes as they stand, else .npy\n"
     "  --no-checks          functional run without the sanitizer\n"
-    "  --time               how long it takes on the chip, and where; needs no data\n"
+    "  --time               how long it takes on the chip, and where; runs the kernel first if --arg gives a tensor\n"
     "  --set NAME=VALUE     --time: another value of a constant of the chip's timing table\n"
     "  --threads N          host threads; 0: one for each host core\n"
     "  --schedule SEED      another order of the pipes that the chip allows; 0: the usual one\n"
@@ -586,7 +586,7 @@ static int replay(const Options *given, const char *path, const char *text, size
 }
 
 static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int n) {
-  TlSim s = {.checks = !o->no_checks, .threads = o->threads, .schedule = o->schedule};
+  TlSim s = {.checks = !o->no_checks, .threads = o->threads, .schedule = o->schedule, .record = o->time};
   TlSimResult r;
   TlPrinted x;
   int ok = tl_sim(c, args, n, &s, &r), printed = 0, status = OK;
@@ -665,7 +665,7 @@ static int twin_kernel(TlContext *c, const Options *o, Tensor *t, TlArg *args, i
 }
 
 static int time_kernel(TlContext *c, const Options *o, const TlArg *args, int n) {
-  TlTime t = {.constants = o->constants};
+  TlTime t = {.constants = o->constants, .follow = 1};
   if (!tl_time(c, args, n, &t, NULL)) return FAILED;
   return write_text(o->out, o->json ? tl_time_json(c) : tl_time_text(c));
 }
@@ -709,12 +709,14 @@ static int run_sim(TlContext *c, const Options *o) {
   if (!status) status = known_names(o->args, o->n_args, t, n);
   if (!status) status = known_names(o->outs, o->n_outs, t, n);
   if (!status && !tl_shapes(c, args, n)) status = FAILED;
-  for (int i = 0; i < n && !status; i++)
-    if (t[i].p.is_tensor && ((!o->time && !o->cost) || setting(o->args, o->n_args, t[i].p.name)))
-      status = make_tensor(o, &t[i], &args[i], i);
+  int runs = !o->time && !o->cost;
+  for (int i = 0; i < n && o->time; i++) runs |= t[i].p.is_tensor && setting(o->args, o->n_args, t[i].p.name);
+  for (int i = 0; i < n && !status && runs; i++)
+    if (t[i].p.is_tensor) status = make_tensor(o, &t[i], &args[i], i);
   if (!status && o->cost) status = cost_kernel(c, o, args, n);
-  else if (!status && o->twin) status = twin_kernel(c, o, t, args, n);
-  else if (!status) status = o->time ? time_kernel(c, o, args, n) : simulate(c, o, t, args, n);
+  if (!status && o->twin) status = twin_kernel(c, o, t, args, n);
+  if (!status && runs && !o->twin) status = simulate(c, o, t, args, n);
+  if (!status && o->time) status = time_kernel(c, o, args, n);
   for (int i = 0; i < n; i++) free(t[i].data);
   free(t);
   free(args);

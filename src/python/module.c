@@ -209,11 +209,11 @@ static TlArg *read_args(PyObject *list) {
 }
 
 static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"args", "checks", "threads", "max_faults", "schedule", NULL};
+  static char *names[] = {"args", "checks", "threads", "max_faults", "schedule", "record", NULL};
   PyObject *list;
   TlSim opt = {.checks = 1};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|piiK:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
-                                   &opt.max_faults, &opt.schedule))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|piiKp:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
+                                   &opt.max_faults, &opt.schedule, &opt.record))
     return NULL;
   TlArg *values = read_args(list);
   if (!values) return NULL;
@@ -226,9 +226,10 @@ static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
   WITHOUT_GIL(ok = tl_sim(p->context, values, n, &opt, &r));
   p->busy = 0;
   PyMem_Free(values);
-  return Py_BuildValue("N{sLsLsLsLsisi}", PyBool_FromLong(ok), "blocks", (long long)r.blocks, "instructions",
+  return Py_BuildValue("N{sLsLsLsLsisisL}", PyBool_FromLong(ok), "blocks", (long long)r.blocks, "instructions",
                        (long long)r.instructions, "gm_read_bytes", (long long)r.gm_read_bytes, "gm_write_bytes",
-                       (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores);
+                       (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores, "recorded",
+                       (long long)r.recorded);
 }
 
 static PyObject *program_twin(Program *p, PyObject *args) {
@@ -297,13 +298,13 @@ static PyObject *program_time(Program *p, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"args",       "hbm_factor",        "l2_factor",  "l2_warm",
                           "l2_all_hit", "no_bank_conflicts", "free_flags", "compute_only",
                           "copy_only",  "timeline",          "max_events", "constants",
-                          NULL};
+                          "follow",     NULL};
   PyObject *list;
   TlTime o = {0};
   long long most = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLz:time", names, &PyList_Type, &list, &o.hbm_factor,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzp:time", names, &PyList_Type, &list, &o.hbm_factor,
                                    &o.l2_factor, &o.l2_warm, &o.l2_all_hit, &o.no_bank_conflicts, &o.free_flags,
-                                   &o.compute_only, &o.copy_only, &o.timeline, &most, &o.constants))
+                                   &o.compute_only, &o.copy_only, &o.timeline, &most, &o.constants, &o.follow))
     return NULL;
   o.max_events = most;
   TlArg *values = read_args(list);
@@ -348,7 +349,7 @@ static PyMethodDef program_methods[] = {
     METHOD(build, METH_VARARGS, "build(target, fresh) -> (library, key, was in the cache) or None"),
     METHOD(export, METH_VARARGS, "export(target, directory) -> bool"),
     METHOD(sim, METH_VARARGS | METH_KEYWORDS,
-           "sim(args, checks=True, threads=0, max_faults=0, schedule=0) -> (ok, counts)"),
+           "sim(args, checks=True, threads=0, max_faults=0, schedule=0, record=False) -> (ok, counts)"),
     METHOD(twin, METH_VARARGS, "twin(args, seconds) -> ok: as sim, by the written Ascend C with a toolkit's headers"),
     METHOD(cost, METH_VARARGS, "cost(args) -> (ok, bounds): the least time, in closed form; as TlCost in tilelang.h"),
     METHOD(time, METH_VARARGS | METH_KEYWORDS,

@@ -18,6 +18,17 @@
 
 static void *arena_aligned(Arena *a, int64_t bytes) { return arena_alloc(a, (size_t)bytes + GUARD, 64); }
 
+static void keep_read(Core *c, Reg v) {
+  Reads *r = c->reads;
+  if (r->n == r->cap) {
+    Reg *grown = arena_array(&c->m->arena, Reg, r->cap ? 2 * r->cap : 8);
+    if (r->n) memcpy(grown, r->value, sizeof *grown * (size_t)r->n);
+    r->value = grown;
+    r->cap = r->cap ? 2 * r->cap : 8;
+  }
+  r->value[r->n++] = v;
+}
+
 static void s_load(Core *c, const Code *q) {
   const Element *el = &c->prog->elem[q->a];
   const SimBuf *b = &c->m->sim->buf[el->buf];
@@ -27,10 +38,15 @@ static void s_load(Core *c, const Code *q) {
   if (!element_at(c, el, &at)) return;
   if (c->time) {
     clock_element(c, b);
+    if (el->kept && c->reads) {
+      if (c->followed < c->reads->n) c->reg[q->d] = c->reads->value[c->followed++];
+      return;
+    }
     if (b->space != SPACE_GM || !b->gm) return;
   }
   if (c->m->sim->checks) observe_element(c, el, at);
   c->reg[q->d] = scalar_load(b->type, buf_ptr(c, b, at));
+  if (el->kept && c->reads) keep_read(c, c->reg[q->d]);
 }
 
 static void s_store(Core *c, const Code *q) {
@@ -290,6 +306,9 @@ void core_begin(Core *c, int64_t block) {
   }
   if (k->vid) c->reg[k->vid->id].i = c->vid < 0 ? 0 : c->vid;
   c->block = block;
+  c->reads = s->values && s->values->reads
+                 ? &s->values->reads[block * s->cores_per_block + c->index % s->cores_per_block] : NULL;
+  c->followed = 0;
   c->pc = 0;
   c->state = S_RUN;
   c->at = NULL;

@@ -62,6 +62,7 @@ typedef struct {
   int32_t buf, idx[IR_MAX_RANK];
   const IrStmt *stmt;
   bool is_store, peek; /* peek: of a print */
+  bool kept;           /* its values are kept for a timed run, or come from the run that it follows */
 } Element;
 
 /* A region operand: registers with its offsets and extents. */
@@ -107,6 +108,10 @@ typedef struct {
   int32_t n_reg;
   bool sync_all, cross, mode0;
 } Program;
+
+/* What a core read in one block, in order. */
+typedef struct { Reg *value; int64_t n, cap; } Reads;
+struct SimValues { int64_t blocks; int32_t cores; Reads *reads; /* [block][core of the block] */ };
 
 /* ---- buffers of a run ----------------------------------------------------------------------------------- */
 
@@ -278,6 +283,8 @@ typedef struct Core {
   Flag *flag;        /* [src][dst][id] */
   CrossFlag *cross;  /* [id]: what this core may wait for */
   CrossFlag *sent;   /* [id][CROSS_MODES]: sets by this core that its partners have not matched yet */
+  Reads *reads;      /* of the block under way; NULL: not kept, not followed */
+  int64_t followed;  /* taken from there by the clock */
   struct TimeCore *time; /* a core of the clock: instructions go there, not to `pipe`; NULL in a functional run */
   int64_t steps;     /* operations of S in this block, up to its last instruction; counted for the clock */
 } Core;
@@ -343,6 +350,7 @@ typedef struct Sim {
   uint32_t n_buf;
   Program prog[2]; /* cube, vector */
   uint64_t schedule; /* seed of the order in which pipes move; 0: fixed */
+  SimValues *values; /* kept or followed; NULL: neither */
   const IrStmt **who; /* statement of each id of an instruction or element */
   Reg *param;      /* by variable id: scalar parameters */
   int64_t blocks, grid[3];

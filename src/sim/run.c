@@ -391,6 +391,45 @@ static void collect(Run *r) {
   if (s->checks && r->ok) find_unwritten(s, &r->arena, r->diags, r->machine, r->n_machines);
 }
 
+/* Is the value of this element known without running the kernel? */
+static bool known_element(const Sim *s, const Element *el) {
+  const SimBuf *b = &s->buf[el->buf];
+  return b->space == SPACE_GM && b->gm && !b->written;
+}
+
+/* Which elements a timed run has to be told. True: there are any. */
+static bool mark_kept(Sim *s) {
+  bool any = false;
+  for (int side = 0; side < 2; side++)
+    for (int32_t i = 0; s->prog[side].code && i < s->prog[side].n_elem; i++) {
+      Element *el = &s->prog[side].elem[i];
+      el->kept = !el->is_store && !el->peek && !known_element(s, el);
+      any |= el->kept;
+    }
+  return any;
+}
+
+/* Values for a timed run, to be filled by the workers; `save_values` brings what they hold to where it stays. */
+static void begin_values(Run *r) {
+  Sim *s = &r->sim;
+  if (!r->opt->record) return;
+  s->values = arena_new(r->opt->record, SimValues);
+  *s->values = (SimValues){.blocks = s->blocks, .cores = s->cores_per_block};
+  if (mark_kept(s)) s->values->reads = arena_array(r->opt->record, Reads, s->blocks * s->cores_per_block);
+  r->result->values = s->values;
+}
+
+static void save_values(Run *r) {
+  SimValues *v = r->sim.values;
+  for (int64_t i = 0; v && v->reads && i < v->blocks * v->cores; i++) {
+    Reads *x = &v->reads[i];
+    Reg *kept = arena_array(r->opt->record, Reg, x->n);
+    if (x->n) memcpy(kept, x->value, sizeof *kept * (size_t)x->n);
+    *x = (Reads){kept, x->n, x->n};
+    r->result->recorded += x->n;
+  }
+}
+
 /* Arguments, buffers, programs. False: reported, or there is nothing to run (then r->ok). */
 static bool prepare(Run *r) {
   Sim *s = &r->sim;
@@ -421,11 +460,13 @@ static void run_all(Run *r) {
   atomic_store(&s->next, 0);
   atomic_store(&s->last, INT64_MAX);
   bool atomic = survey(r);
+  begin_values(r);
   run_workers(r, thread_count(r, atomic));
   for (int i = 0; i < r->n_machines; i++)
     if (r->machine[i].out_of_memory) longjmp(*r->arena.oom, 1);
   say_collect(r->to, r->machine, r->n_machines, r->result);
   say_around(s, r->to, SAY_AFTER, r->result);
+  save_values(r);
   collect(r);
 }
 
@@ -459,12 +500,6 @@ static bool set_constants(Run *r, ArchTime *t, const char *text) {
   return true;
 }
 
-/* Is the value of this element known without running the kernel? */
-static bool known_element(const Sim *s, const Element *el) {
-  const SimBuf *b = &s->buf[el->buf];
-  return b->space == SPACE_GM && b->gm && !b->written;
-}
-
 /* Registers whose value comes from an element that is not known; elem: which, plus one. */
 static int32_t *unknown_registers(Run *r, const Program *p) {
   int32_t *elem = arena_array(&r->arena, int32_t, p->n_reg);
@@ -492,8 +527,7 @@ static bool report_unknown(Run *r, const Program *p, int32_t elem, const IrStmt 
   Diag *g = diag_add(r->diags, DIAG_TIME_DATA, at->loc, "%s depends on a value of %%%s, which is not known without %s",
                      what, b->ir->name, b->space == SPACE_GM && !b->written ? "data" : "running the kernel");
   diag_other(r->diags, g, el->stmt->loc, "read here");
-  diag_fix(r->diags, g, b->space == SPACE_GM && !b->written ? "pass the tensor's data, not its shape alone"
-                                                             : "time it with the loop or branch made of constants");
+  diag_fix(r->diags, g, "pass the tensors, not their shapes alone: the kernel runs, and the clock follows it");
   return false;
 }
 
@@ -556,7 +590,11 @@ static void time_all(Run *r) {
   out->mhz = s->arch->mhz;
   if (!prepare(r)) return;
   survey(r);
-  if (!data_known(r)) {
+  const SimValues *follow = r->time_opt->follow;
+  if (follow && follow->blocks == s->blocks && follow->cores == s->cores_per_block) {
+    s->values = (SimValues *)follow; /* read only: the clock takes from it */
+    mark_kept(s);
+  } else if (!data_known(r)) {
     r->ok = false;
     return;
   }

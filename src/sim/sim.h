@@ -17,7 +17,11 @@ typedef struct {
   int32_t threads; /* host threads over blocks; 0: one per host core */
   int32_t max_faults; /* stop after this many different faults; 0: 8 */
   uint64_t schedule;  /* 0: the usual order; else the seed of another order of the pipes that the chip allows */
+  Arena *record;      /* not NULL: SimResult.values is made, there */
 } SimOptions;
+
+/* What pipe S read in a run and what a timed run cannot know: sim_time follows it. */
+typedef struct SimValues SimValues;
 
 /* One print of the kernel; block -1: before or after the launch. `where` names block and core. */
 typedef struct { int64_t block; Loc loc; const char *where, *text; } SimSaid;
@@ -26,6 +30,8 @@ typedef struct {
   int64_t blocks, instructions; /* executed over all cores */
   int64_t gm_read_bytes, gm_write_bytes;
   int32_t cores_used;           /* physical cores that got at least one block */
+  const SimValues *values;
+  int64_t recorded;             /* how many there are */
   Vec(SimSaid) said;            /* by block, in the order of the program; in the arena given to sim_run */
 } SimResult;
 
@@ -48,6 +54,7 @@ typedef struct {
   bool copy_only;    /* everything else takes no time */
   bool timeline;     /* keep events, at most max_events (0: a million) */
   int64_t max_events;
+  const SimValues *follow; /* of a run with the same arguments; NULL: none */
   const char *constants; /* "hbm_gbps=1500,flag=10": other values of src/arch's timing table; NULL: none */
 } SimTimeOptions;
 
@@ -97,8 +104,8 @@ void sim_time_json(Text *t, const IrKernel *k, const Arch *arch, const SimTime *
 void sim_time_text(Text *t, const IrKernel *k, const Arch *arch, const SimTime *r); /* a table for people */
 
 /* How long k takes on the chip. args as in sim_run; data may be NULL. An element that pipe S reads from a tensor
- * without data, from one that the kernel writes, or from UB is taken as 0; a fault if a loop, a branch or a size
- * depends on it.
+ * without data, from one that the kernel writes, or from UB has the value of the run to follow; without one it is
+ * taken as 0, and it is a fault if a loop, a branch or a size depends on it.
  * Everything in the result lives in a. Faults become diagnostics; false when there was one. */
 bool sim_time(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimArg *args, const SimTimeOptions *opt,
               SimTime *out);

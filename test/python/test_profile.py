@@ -139,13 +139,71 @@ def test_plots(seen, tmp_path):
     assert [open(p).read() for p in paths] == [open(p).read() for p in again]
 
 
-def test_profile_of_tensors_runs_nothing():
+def test_profile_of_tensors_is_a_call():
+    """Numbers and time in one call; the same time as of the shapes alone, where no loop depends on data."""
     kernel = tilelang.compile(scale(64))
     x, y = np.ones((64, 256), np.float32), np.full((64, 256), 7, np.float32)
     p = kernel.profile(x, y)
-    assert p.us > 0 and (y == 7).all()
+    assert p.us > 0 and (y == 2).all() and p.results is None
     assert p.pipe_ratio["vector"] > 0 and p.pipe_ratio["cube"] == 0
-    assert p.us == kernel.profile().us
+    assert p.us == kernel.profile((64, 256), (64, 256)).us and (y == 2).all()
+    q = tilelang.compile(scale(64), out_idx=[1]).profile(x)
+    assert q.us == p.us and (q.results == 2).all()
+
+
+def counted():
+    @T.prim_func
+    def count(n: T.Tensor((64,), "int32"), x: T.Tensor((64, 1024), "float32"), y: T.Tensor((64, 1024), "float32")):
+        with T.Kernel(64) as b:
+            m = T.alloc_ub((8,), "int32")
+            t = T.alloc_ub((1024,), "float32")
+            T.copy(n[b // 8 * 8], m)
+            T.copy(x[b, 0], t)
+            for _ in T.serial(m[b % 8]):
+                T.tile.add(t, t, 1.0)
+            T.copy(t, y[b, 0])
+
+    return tilelang.compile(count, out_idx=[2])
+
+
+def test_the_clock_follows_the_values():
+    """How often a loop runs is read from UB: with data the clock does as the run did, block for block; without: TL0851.
+    What is asked later is that of this run, whatever ran meanwhile."""
+    kernel, x = counted(), np.zeros((64, 1024), np.float32)
+    with pytest.raises(tilelang.TileLangError, match="TL0851"):
+        kernel.profile()
+    per_add, seen = [], []
+    for times in (0, 10, 50):
+        n = np.full(64, times, np.int32)
+        p = kernel.profile(n, x)
+        seen.append(p)
+        assert (p.results == times).all()
+        adds = [s for s in p.statements if s["text"].startswith("add ")]
+        assert sum(s["count"] for s in adds) == 64 * times
+        per_add.append(p.us)
+    assert per_add == sorted(per_add) and per_add[2] > per_add[1] > per_add[0]
+    kernel(np.full(64, 3, np.int32), x)
+    assert seen[2].compute_only_us > seen[1].compute_only_us and max(seen[2].what_if.values()) <= seen[2].us
+    uneven = kernel.profile(np.arange(64, dtype=np.int32), x)
+    assert (uneven.results == np.arange(64)[:, None]).all() and uneven.us < seen[2].us * 2
+    with pytest.warns(tilelang.TileLangWarning, match="TL1025"):
+        assert do_bench(lambda: kernel(np.full(64, 50, np.int32), x)) == pytest.approx(seen[2].us * 1e-3)
+
+
+def test_several_launches():
+    @T.prim_func
+    def two(x: T.Tensor((64, 256), "float32"), y: T.Tensor((64, 256), "float32")):
+        for _ in range(2):
+            with T.Kernel(2) as b:
+                t = T.alloc_ub((32, 256), "float32")
+                T.copy(x[b * 32, 0], t)
+                T.copy(t, y[b * 32, 0])
+
+    kernel = tilelang.compile(two)
+    p = kernel.profile()
+    assert len(p) == 2 and p.us == p[0].us + p[1].us > 0 and str(p).startswith("2 launches: ")
+    x, y = np.ones((64, 256), np.float32), np.zeros((64, 256), np.float32)
+    assert kernel.profile(x, y).us == p.us and (y == 1).all()
 
 
 def test_symbolic_sizes():
@@ -210,5 +268,5 @@ def test_no_run_is_faster(shape, bm, bn, bk, stages):
 
 
 def test_a_busy_kernel_is_near_its_bound():
-    bound, run = both(gemm(2048, 2048, 2048, 128, 256, 64), out_idx=[2])
+    bound, run = both(gemm(2048, 2048, 2048, 128, 256, 256), out_idx=[2])  # rows of 512 bytes
     assert bound["us"] > 0.4 * run.us

@@ -2,6 +2,8 @@
 
 A rule speaks only where it can win at least SMALL of the kernel's time."""
 
+from .profile import REASONS
+
 SMALL = 0.03  # share of the kernel's time below which nothing is said
 SHORT_ROW = 512  # bytes: GM transfers of shorter rows do not reach the full rate (hardware reference, GM access)
 
@@ -129,17 +131,15 @@ def _conflicts(p):
 
 
 def _one_waits(p):
-    waits = [s for s in p.statements if s["idle_us"]]
-    worst = _dearest(waits, lambda s: sum(s["idle_us"].values()))
-    if worst:
-        cores = p.core_us(worst["side"])
-        wait = sum(worst["idle_us"].values())
-        if cores and wait > 0.3 * cores:
+    busy = max((q for q in p.pipes if q["pipe"] != "s"), key=lambda q: q["busy_us"], default=None)
+    for us, reason, n in p.waits(busy["side"], busy["pipe"])[:1] if busy else ():
+        if us > 0.1 * p.us:
+            s = p.statements[n]
             yield (
-                p.us * SMALL,
+                us,
                 (
-                    f"the longest wait is in line {_where(worst)}: `{worst['text']}` holds its pipe"
-                    f" {_percent(wait, cores)} of the time"
+                    f"{busy['side']} {busy['pipe']}, the busiest pipe, waits {us:.1f} us ({_percent(us, p.us)}) in line"
+                    f" {_where(s)}: `{s['text']}` ({REASONS[reason]})"
                 ),
             )
 

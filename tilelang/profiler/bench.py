@@ -41,9 +41,9 @@ def simulated(fn):
     """(milliseconds on the chip of the kernels that one call of fn launches, or None; milliseconds on the host)."""
     times, clock = [], [0.0]
 
-    def launched(kernel, values):
+    def launched(kernel, values, views, recorded):
         began = time.perf_counter()
-        times.append(Profile(kernel, values).us)
+        times.append(Profile(kernel, values, follow=recorded).us)
         clock[0] += time.perf_counter() - began
 
     token = LAUNCHES.set(launched)

@@ -12,18 +12,20 @@ import re
 
 from ..errors import ArgumentError, KernelFault
 from ..frontend.expr import evaluate
-from ..kernel import lowered
+from ..kernel import LAUNCHES, lowered
 
 # Idle reasons of the clock, for people.
 REASONS = {
     "start": "no block yet",
     "issue": "the scalar unit had not issued it",
-    "flag": "another pipe",
+    "flag": "for another pipe",
     "cross": "the other side or another core",
     "barrier": "a barrier",
     "queue": "a full queue",
     "end": "no more work",
 }
+
+MOST_EVENTS = 1_000_000
 
 # What the clock is asked for each what-if of `Profile.what_if`.
 QUESTIONS = {
@@ -36,14 +38,22 @@ QUESTIONS = {
 
 
 class Line:
-    """What one Python line costs, over all cores: `busy_us` by pipe, `wait_us` by reason; `share`: of their time."""
+    """What one Python line costs, over all cores.
 
-    __slots__ = ("file", "line", "busy_us", "wait_us", "slowed_us", "gm_bytes", "count", "share", "source")
+    busy_us {pipe: us}, wait_us {reason: us}   sums over the cores
+    slowed_us                                  part of busy_us that transfers lost to others on HBM and L2
+    gm_bytes, count                            bytes through global memory; instructions
+    share, pipe                                busy share (0..1) of the cores' time on the pipe that it keeps longest
+    wait_share                                 share of the kernel's time that a pipe of a core waits there, at most
+    """
+
+    __slots__ = ("file", "line", "busy_us", "wait_us", "slowed_us", "gm_bytes", "count", "share", "pipe", "wait_share",
+                 "source")  # fmt: skip
 
     def __init__(self, file, line):
-        self.file, self.line, self.source = file, line, ""
+        self.file, self.line, self.source, self.pipe = file, line, "", ""
         self.busy_us, self.wait_us = {}, {}
-        self.slowed_us = self.share = 0.0
+        self.slowed_us = self.share = self.wait_share = 0.0
         self.gm_bytes = self.count = 0
 
     def to_dict(self):
@@ -51,9 +61,34 @@ class Line:
 
 
 def profile(kernel, args, kwargs):
-    """A Profile of one launch: see Kernel.profile."""
-    values, given = arguments(kernel, args, kwargs)
-    return Profile(kernel, values, given)
+    """A Profile of one launch, or Launches: see Kernel.profile."""
+    from ..tensors import is_tensor
+
+    found, results = Launches(), None
+    if kernel.device == "sim" and any(is_tensor(a) for a in [*args, *kwargs.values()]):
+        token = LAUNCHES.set(lambda *launch: found.append(Profile(*launch).settle()))
+        try:
+            results = kernel(*args, **kwargs)
+        finally:
+            LAUNCHES.reset(token)
+    if not found:
+        for k in (kernel, *kernel.rest):
+            values, given = arguments(k, args, dict(kwargs))
+            found.append(Profile(k, values, given))
+    made = found if len(found) > 1 else found[0]
+    made.results = results
+    return made
+
+
+class Launches(list):
+    """The profiles of a call that launches several kernels. us: their sum; results: as of a Profile."""
+
+    @property
+    def us(self):
+        return sum(p.us for p in self)
+
+    def __str__(self):
+        return f"{len(self)} launches: {self.us:.2f} us\n\n" + "\n".join(str(p) for p in self)
 
 
 def arguments(kernel, args, kwargs):
@@ -119,12 +154,13 @@ class Profile:
     copy_only_us               with nothing but them
     overlap                    0: copies and computation in turns, 1: the shorter is hidden behind the longer
     lines                      [Line], dearest first
+    results                    what the call returns, where tensors were given; else None
     pipes, cores, statements   as tl_time_json gives them
     """
 
-    def __init__(self, kernel, values, keep=None):
-        self.kernel, self.name = kernel, kernel.name
-        self._values, self._keep = values, keep
+    def __init__(self, kernel, values, keep=None, follow=False):
+        self.kernel, self.name, self.results = kernel, kernel.name, None
+        self._values, self._keep, self._follow = values, keep, follow
         self._program = kernel._need("profile")
         result, self._all = self._run()
         self.chip = self._all["chip"]
@@ -142,11 +178,17 @@ class Profile:
         program = program or self._program
         with self.kernel._lock:
             program.diags_clear()
-            ok, result = program.time(self._values, **options)
+            ok, result = program.time(self._values, follow=self._follow, **options)
             found = self.kernel.findings(program)
             if not ok:
                 raise KernelFault(found)
             return result, json.loads(program.time_json()) if full else None
+
+    def settle(self):
+        """Where the clock follows a run: asks now all that other runs answer, while what that run read is there."""
+        if self._follow:
+            _ = self.compute_only_us, self.copy_only_us, self.what_if, self.events
+        return self
 
     # ---- other runs ---------------------------------------------------------------------------------------------
 
@@ -177,14 +219,37 @@ class Profile:
         """Time with one more pipeline stage; None: no pipeline, or it does not fit."""
         text, n = re.subn(r"\bpipeline\((\d+)\)", lambda m: f"pipeline({int(m[1]) + 1})", self.kernel.text)
         program = lowered(self.name, text, self.kernel.chip) if n else None
-        return self._run(program, full=False)[0]["us"] if program else None
+        try:
+            return self._run(program, full=False)[0]["us"] if program else None
+        except KernelFault:  # its loops depend on data, and there is no run of it to follow
+            return None
 
     @functools.cached_property
     def events(self):
         """[(core, statement, pipe, start us, end us, cause)] in the order they ended; `cause`: the event that let it
-        begin, -1 for none. core and statement index `cores` and `statements`. At most a million."""
-        self._run(full=False, timeline=True)
-        return self._program.time_events()
+        begin, -1 for none. core and statement index `cores` and `statements`. At most the first MOST_EVENTS."""
+        with self.kernel._lock:
+            self._run(full=False, timeline=True, max_events=MOST_EVENTS)
+            return self._program.time_events()
+
+    def waits(self, side, pipe):
+        """[(us a core, reason, statement)]: what a pipe waited for and where, longest first."""
+        found = [
+            (us / self.cores_of(side), reason, n)
+            for n, s in enumerate(self.statements)
+            if s["side"] == side
+            for reason, us in s["idle_us"].items()
+            if ("s" if reason == "queue" else s["pipe"]) == pipe  # the scalar unit waits for a place in a queue
+        ]
+        return sorted(found, key=lambda x: (-x[0], x[2]))
+
+    def place(self, statement):
+        """file:line of a statement."""
+        return f"{self.statements[statement]['file']}:{self.statements[statement]['line']}"
+
+    def cores_of(self, side):
+        """How many cores of a side ("cube", "vector") there are in `cores`."""
+        return sum(c["kind"] == side for c in self.cores)
 
     def core_us(self, side):
         """What the cores of a side ("cube", "vector") ran, summed."""
@@ -199,13 +264,19 @@ class Profile:
 
     @functools.cached_property
     def lines(self):
-        found = {}
+        found, shares, waits = {}, {}, {}
         span = {side: self.core_us(side) for side in ("cube", "vector")}
         for s in self.statements:
             key = (s["file"], s["line"])
             line = found.setdefault(key, Line(*key))
             line.busy_us[s["pipe"]] = line.busy_us.get(s["pipe"], 0.0) + s["busy_us"]
-            line.share += s["busy_us"] / span[s["side"]] if span[s["side"]] else 0.0
+            place = (*key, s["side"], s["pipe"])
+            shares[place] = shares.get(place, 0.0) + (s["busy_us"] / span[s["side"]] if span[s["side"]] else 0.0)
+            if shares[place] > line.share:
+                line.share, line.pipe = shares[place], f"{s['side']} {s['pipe']}"
+            wait = sum(us for reason, us in s["idle_us"].items() if reason != "queue")  # that is the scalar unit's
+            waits[place] = waits.get(place, 0.0) + wait / self.cores_of(s["side"]) / self.us
+            line.wait_share = max(line.wait_share, waits[place])
             for reason, us in s["idle_us"].items():
                 line.wait_us[reason] = line.wait_us.get(reason, 0.0) + us
             line.slowed_us += s["slowed_us"]
@@ -220,8 +291,8 @@ class Profile:
     def critical_path(self):
         """[(statement, microseconds, times)]: the chain of instructions each of which let the next one begin, from the
         last to end back to the first; dearest statement first. Time between them is waiting for transfers under way,
-        flags and the start."""
-        if not self.events:
+        flags and the start. Empty where there are more events than are kept."""
+        if not self.events or len(self.events) >= MOST_EVENTS:
             return []
         at = max(range(len(self.events)), key=lambda i: self.events[i][4])
         spent = {}

@@ -1,47 +1,80 @@
 """A profile as text for people."""
 
 REASON_ORDER = ("start", "issue", "flag", "cross", "barrier", "queue", "end")
+MOST_LINES, MOST_STEPS = 12, 6  # of the program, of the critical path
 
 
 def _mb(n):
-    return f"{n / 1e6:.2f} MB" if n < 1e9 else f"{n / 1e9:.2f} GB"
+    return f"{n / 1e3:.2f} kB" if n < 1e6 else f"{n / 1e6:.2f} MB" if n < 1e9 else f"{n / 1e9:.2f} GB"
 
 
-def render(p):
-    out = [
-        f"{p.name} on {p.chip}: {p.us:.2f} us, {p.cycles} cycles at {p.mhz:.0f} MHz (simulated chip)",
-        f"  {p.blocks} blocks on {p.cores_used} of {p.cores_there} cores; {p.instructions} instructions",
-        (
-            f"  GM read {_mb(p.gm_read_bytes)}, written {_mb(p.gm_write_bytes)}; {100 * p.l2_hit:.0f} % of the reads"
-            f" hit L2, {_mb(p.hbm_read_bytes)} come from HBM"
-        ),
-        (
-            f"  computation alone {p.compute_only_us:.2f} us, copies alone {p.copy_only_us:.2f} us: "
-            f"{100 * p.overlap:.0f} % of the shorter is hidden"
-        ),
-    ]
+def _head(p):
+    yield f"{p.name} on {p.chip}: {p.us:.2f} us, {p.cycles} cycles at {p.mhz:.0f} MHz (simulated chip)"
+    yield f"  {p.blocks} blocks on {p.cores_used} of {p.cores_there} cores; {p.instructions} instructions"
+    yield (
+        f"  GM read {_mb(p.gm_read_bytes)}, written {_mb(p.gm_write_bytes)}; {100 * p.l2_hit:.0f} % of the reads"
+        f" hit L2, {_mb(p.hbm_read_bytes)} come from HBM"
+    )
+    yield (
+        f"  computation alone {p.compute_only_us:.2f} us, copies alone {p.copy_only_us:.2f} us: "
+        f"{100 * p.overlap:.0f} % of the shorter is hidden"
+    )
     r = p.roofline
     if p.flops and r["memory_peak"] != float("inf"):
         limit = min(r["compute_peak"], r["memory_peak"])
-        out.append(
-            f"  {r['intensity']:.1f} operations a byte of HBM; {r['achieved']:.2f} of {limit:.2f} Tops that the"
-            f" roofline allows ({r['bound']} bound, compute peak {r['compute_peak']:.1f})"
+        yield (
+            f"  roofline: {r['intensity']:.1f} operations a byte of HBM; {r['achieved']:.2f} of {limit:.2f} Tops"
+            f" ({100 * r['achieved'] / limit if limit else 0:.0f} %), {r['bound']} bound; compute peak"
+            f" {r['compute_peak']:.1f}"
         )
-    out += ["", f"{'pipe':<14}{'busy us':>9}{'ratio':>8}   idle us, waiting for"]
+
+
+def _pipes(p):
+    """Means over the cores, and the line where a pipe waited longest for another one."""
+    reasons = [r for r in REASON_ORDER if any(q["busy_us"] and q["idle_us"].get(r, 0) >= 0.005 for q in p.pipes)]
+    yield f"{'pipe':<13}{'busy us':>10}{'ratio':>8} | idle us: " + "".join(f"{r:>10}" for r in reasons) + "   most at"
     for q in p.pipes:
         if not q["busy_us"]:
             continue
-        idle = "  ".join(f"{k} {q['idle_us'][k]:.2f}" for k in REASON_ORDER if q["idle_us"].get(k, 0) >= 0.005)
-        out.append(f"{q['side'] + ' ' + q['pipe']:<14}{q['busy_us']:>9.2f}{100 * q['ratio']:>7.1f}%   {idle}")
-    out += ["", f"{'busy':>7}{'waits':>10}  line"]
-    for line in p.lines[:12]:
-        waits = sum(line.wait_us.values())
-        if line.share < 0.0005 and waits < 0.005:
+        idle = "".join(f"{q['idle_us'].get(r, 0):>10.2f}" for r in reasons)
+        waits = p.waits(q["side"], q["pipe"])
+        most = f"   {p.place(waits[0][2])} ({waits[0][1]})" if waits and waits[0][0] >= 0.005 else ""
+        yield f"{q['side'] + ' ' + q['pipe']:<13}{q['busy_us']:>10.2f}{100 * q['ratio']:>7.1f}% |          {idle}{most}"
+
+
+def _lines(p):
+    yield f"{'busy':>6}  {'on pipe':<12}{'waits':>7}  line"
+    for line in p.lines[:MOST_LINES]:
+        waits = line.wait_share
+        if line.share < 0.0005 and waits < 0.0005:
             continue
-        out.append(f"{100 * line.share:>6.1f}%{waits:>7.1f} us  {line.file}:{line.line}  {line.source.strip()}")
-    out += ["", "what if"]
+        yield (
+            f"{100 * line.share:>5.1f}%  {line.pipe:<12}{100 * waits:>6.1f}%  {line.file}:{line.line}  "
+            f"{line.source.strip()}"
+        )
+
+
+def _path(p):
+    path = p.critical_path
+    if not path:
+        return
+    yield f"critical path ({sum(us for _, us, _ in path):.2f} of {p.us:.2f} us; the rest is waiting)"
+    for s, us, times in path[:MOST_STEPS]:
+        at = p.statements[s]
+        yield f"{us:>9.2f} us {times:>7} times  {at['side']} {at['pipe']:<5} {p.place(s)}  {at['text']}"
+
+
+def _what_if(p):
     for question, us in p.what_if.items():
-        out.append(f"  {question:<38}{us:>10.2f} us  {100 * (us - p.us) / p.us if p.us else 0:>+6.1f} %")
+        yield f"  {question:<38}{us:>10.2f} us  {100 * (us - p.us) / p.us if p.us else 0:>+6.1f} %"
+
+
+def render(p):
+    out = [*_head(p), "", *_pipes(p), "", *_lines(p)]
+    path = list(_path(p))
+    if path:
+        out += ["", *path]
+    out += ["", "what if", *_what_if(p)]
     if p.advice:
-        out += ["", "advice"] + [f"  - {a}" for a in p.advice]
+        out += ["", "advice", *(f"  - {a}" for a in p.advice)]
     return "\n".join(out) + "\n"
