@@ -18,8 +18,10 @@ typedef struct {
   double launch_ns, skew_ns, dispatch_ns, block_ns;
   double hbm_gbps, l2_gbps;       /* all cores together */
   double hbm_piece;               /* bytes that each piece of a 512-byte line costs HBM besides its own */
-  double hot_lines;               /* lines of 512 bytes a cycle to all cores that read the same tile at the same time */
-  double hbm_latency, l2_latency; /* from the end of a DMA's transfer until its bytes count as there */
+  /* L2 is made of parts, each for part_bytes of a tensor; pieces of lines a cycle that one gives to all cores */
+  double part_pieces, part_bytes;
+  /* from the end of a DMA's transfer until its bytes count as there; hbm_latency: more, if some came from HBM */
+  double hbm_latency, l2_latency;
   double fetch_unaligned;         /* bytes that a piece of a line costs when it is not whole sectors of 128 bytes */
   /* DMA of one core: dma_head an instruction, then each row of n bytes takes max(row, n / bus) cycles; bytes that are
    * not in L2 come at max(miss_row, n / miss_bus) */

@@ -15,6 +15,7 @@
 
 /* One line: stamp in the upper 27 bits (0: never), a bit for `written`, a bit for each of the four sectors. */
 enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
+enum { MOST_TOGETHER = 512 }; /* flows at one place that are told of each other */
 
 static int64_t rate_of(const Clock *k, double gbps) {
   return (int64_t)(gbps * 1e3 / k->arch.mhz / TICKS * (double)(1 << RATE_BITS));
@@ -34,7 +35,8 @@ void memory_init(Clock *k) {
   m->hbm_latency = ticks_of(k->t.hbm_latency);
   m->l2_latency = ticks_of(k->t.l2_latency);
   m->unaligned = (int64_t)k->t.fetch_unaligned;
-  m->hot = (int64_t)(k->t.hot_lines / TICKS * (double)(1 << RATE_BITS));
+  m->part_pieces = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
+  m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
   m->all_hit = o->l2 == L2_ALL_HIT;
   m->free = o->compute_only;
@@ -167,33 +169,52 @@ static void join(Memory *m, int32_t number, Tick now) {
   share(m, f->via, now);
 }
 
-/* Flow f and all others that read the same place now: they share what a line gives, and nobody is done before the
- * first of them, which brings it from HBM. */
-static void share_place(Memory *m, int32_t number, Tick now) {
-  Flow *f = &m->flow[number];
-  int32_t n = 0, same[2][8 * 64];
-  int32_t found[2] = {0, 0};
+/* The most that a flow can get now. True: that is another rate than before. */
+static bool set_cap(const Memory *m, Flow *f) {
+  int64_t most = min_i64(f->path_cap, f->alone_cap * f->together), before = f->cap;
+  if (f->part >= 0) most = min_i64(most, max_i64(m->part_pieces / f->crowd * f->bytes / f->lines, 1));
+  f->cap = most;
+  return most != before;
+}
+
+/* All flows that read pieces of lines from the same part of L2 as f share what it gives. */
+static void crowd(Memory *m, const Flow *f, Tick now) {
+  int32_t n = 0;
+  if (f->part < 0 || m->free) return;
   for (int via = 0; via < VIA_COUNT; via++)
-    for (int32_t i = 0; i < m->channel[via].n && found[via] < (int32_t)TL_COUNT(same[0]); i++) {
-      int32_t o = m->channel[via].flow[i];
-      const Flow *x = &m->flow[o];
-      if (x->buf != f->buf || x->at != f->at || x->write) continue;
-      same[via][found[via]++] = o;
-      n++;
-      if (via == VIA_HBM && o != number && f->behind < 0) {
-        f->behind = o;
-        m->flow[o].followers++;
-      }
-    }
-  if (n < 2) return;
+    for (int32_t i = 0; i < m->channel[via].n; i++) n += m->flow[m->channel[via].flow[i]].part == f->part;
   for (int via = 0; via < VIA_COUNT; via++) {
     bool changed = false;
-    for (int32_t i = 0; i < found[via]; i++) {
-      Flow *o = &m->flow[same[via][i]];
-      int64_t most = max_i64(m->hot / n * o->bytes / max_i64(o->lines, 1), 1);
-      most = min_i64(most, min_i64(o->path_cap, o->alone_cap * n)); /* n cores ask HBM for it together */
-      changed |= most != o->cap;
-      o->cap = most;
+    for (int32_t i = 0; i < m->channel[via].n; i++) {
+      Flow *o = &m->flow[m->channel[via].flow[i]];
+      if (o->part != f->part) continue;
+      o->crowd = n;
+      changed |= set_cap(m, o);
+    }
+    if (changed) share(m, via, now);
+  }
+}
+
+/* All flows that read the same place as f now ask HBM for it together, and none is done before the first of them,
+ * which brings it. */
+static void meet(Memory *m, int32_t number, Tick now) {
+  Flow *f = &m->flow[number];
+  int32_t same[VIA_COUNT][MOST_TOGETHER], n[VIA_COUNT] = {0};
+  if (f->write || m->free) return;
+  for (int via = 0; via < VIA_COUNT; via++)
+    for (int32_t i = 0; i < m->channel[via].n && n[via] < MOST_TOGETHER; i++) {
+      int32_t other = m->channel[via].flow[i];
+      Flow *o = &m->flow[other];
+      if (o->write || o->buf != f->buf || o->at != f->at) continue;
+      same[via][n[via]++] = other;
+      if (other != number && via == VIA_HBM && f->behind < 0) f->behind = other, o->followers++;
+    }
+  if (n[VIA_HBM] + n[VIA_L2] < 2) return;
+  for (int via = 0; via < VIA_COUNT; via++) {
+    bool changed = false;
+    for (int32_t i = 0; i < n[via]; i++) {
+      m->flow[same[via][i]].together = n[VIA_HBM] + n[VIA_L2];
+      changed |= set_cap(m, &m->flow[same[via][i]]);
     }
     if (changed) share(m, via, now);
   }
@@ -228,22 +249,25 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
     m->miss_bytes += miss;
     m->hit_bytes += x.touched - miss;
   }
-  *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines, .bytes = x.touched,
-              .behind = -1};
+  *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines,
+              .part = t->write || t->run >= LINE ? -1 : (int64_t)t->buf << 40 | t->at / m->part_bytes,
+              .together = 1, .crowd = 1, .behind = -1};
   /* L2 gives a line at a time: a piece of one counts as a whole one there. */
   int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0);
   int64_t l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
   Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
-  int64_t all = max_i64(hbm ? x.touched : x.lines * LINE, hbm) << RATE_BITS;
+  f->bytes = max_i64(hbm ? x.touched : x.lines * LINE, hbm);
+  int64_t all = f->bytes << RATE_BITS;
   f->path_cap = t->path > 0 && !m->free ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
   f->cap = f->alone_cap = path > 0 && !m->free ? max_i64(all / path, 1) : INT64_C(1) << 50;
   f->via = hbm > 0 ? VIA_HBM : VIA_L2;
   f->work = (hbm > 0 ? hbm : l2) << RATE_BITS;
   f->next_work = hbm > 0 ? l2 : 0;
-  f->latency = m->free || t->write ? 0 : miss > 0 ? m->hbm_latency : m->l2_latency;
+  f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   if (m->free) f->work = f->next_work = 0;
   join(m, number, now);
-  if (!t->write && !m->free) share_place(m, number, now);
+  meet(m, number, now);
+  crowd(m, f, now);
 }
 
 Tick memory_next(const Memory *m, int *channel) {
@@ -270,8 +294,10 @@ bool memory_step(Clock *k, int channel, int32_t *number) {
   }
   if (f->behind >= 0) {
     f->waits = true;
+    crowd(m, f, now);
     return false;
   }
   f->active = false;
+  crowd(m, f, now);
   return true;
 }

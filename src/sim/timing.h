@@ -42,7 +42,9 @@ typedef struct {
   Tick since, latency;
   int32_t buf;
   int64_t at;          /* flows of the same place read the same at the same time */
-  int64_t lines, bytes;
+  int64_t part;        /* reads of pieces of lines: from which part of which tensor; else -1 */
+  int64_t lines, bytes; /* that it asks for; as `work` counts */
+  int32_t together, crowd; /* flows at the same place, of the same part; this one included */
   int32_t behind;      /* the flow that brings from HBM what this one reads, or -1 */
   int32_t followers;   /* flows behind this one */
   bool waits;          /* has moved all; only the one before is not there yet */
@@ -69,7 +71,7 @@ typedef struct {
   int64_t hit_bytes, miss_bytes, write_back;
   Tick hbm_latency, l2_latency;
   int64_t unaligned;   /* bytes that a piece of a line costs when it is not whole sectors */
-  int64_t hot;         /* lines a tick, << RATE_BITS */
+  int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   bool all_hit, free; /* what-if: every read hits; transfers take no time */
 } Memory;

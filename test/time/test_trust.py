@@ -13,13 +13,14 @@ from tilelang import _core
 # round numbers: at 1800 MHz, 1 GB/s is 1/1.8 bytes a cycle
 ROUND = {
     "launch_ns": 1000, "skew_ns": 0, "dispatch_ns": 0, "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200,
-    "hot_lines": 1000, "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64,
+    "part_pieces": 1000, "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64,
     "ub_row": 2, "ub_miss_bus": 32, "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32,
     "out_row": 2, "flag": 8, "issue": 0, "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20,
     "l0a_bus": 256, "l0b_bus": 128, "fix_head": 10, "fix_bus": 64, "cross_flag": 300, "sync_all": 1000,
     "l1_write_slow": 0, "l1_read_slow": 0,
 }
 MHZ = 1800
+MISS = ROUND["l2_latency"] + ROUND["hbm_latency"]
 
 
 def program(text):
@@ -60,7 +61,7 @@ def test_load_alone(rows, cols):
     p = program(kernel(f"%A: gm f32[{rows}, {2 * cols}]", "%b: 1", "vector", [f"%u: ub f32[{rows}, {cols}] at 0"],
                        [f"gm_to_ub %A[0 +: {rows}, 0 +: {cols}] -> %u"]))
     row = max(ROUND["miss_row"], 4 * cols / ROUND["ub_miss_bus"], ROUND["ub_row"], 4 * cols / ROUND["ub_bus"])
-    expected = ROUND["dma_head"] + rows * row + ROUND["hbm_latency"]
+    expected = ROUND["dma_head"] + rows * row + MISS
     assert cycles(p, [(rows, 2 * cols)]) == pytest.approx(expected, rel=0.12 if 4 * cols < 128 else 0.001, abs=1)
     hit = ROUND["dma_head"] + rows * max(ROUND["ub_row"], 4 * cols / ROUND["ub_bus"]) + ROUND["l2_latency"]
     assert cycles(p, [(rows, 2 * cols)], l2_all_hit=True) == pytest.approx(hit, rel=0.001, abs=1)
@@ -82,7 +83,7 @@ def test_all_cores_reach_the_peak(what, constant):
     p = program(kernel(f"%A: gm f32[{rows}, {cols}]", "%b: 48", "vector", [f"%u: ub f32[1, {cols}] at 0"], body))
     wide = {"ub_bus": 4096, "ub_miss_bus": 4096, "ub_row": 0, "miss_row": 0}
     n = cycles(p, [(rows, cols)], constants=wide, l2_all_hit=what == "l2")
-    latency = ROUND["hbm_latency"] if what == "hbm" else ROUND["l2_latency"]
+    latency = MISS if what == "hbm" else ROUND["l2_latency"]
     expected = rows * cols * 4 / (ROUND[constant] * 1000 / MHZ)
     assert n == pytest.approx(ROUND["dma_head"] + expected + latency, rel=0.001)
 
@@ -150,7 +151,7 @@ def test_queue_holds_so_many():
                        ["%u: ub f32[1, 1024] at 0", "%v: ub f32[64] at 65536"], body))
     _, j = timed(p, [(1, 1024)])
     s = next(x for x in j["pipes"] if x["pipe"] == "s")
-    first_free = ROUND["dma_head"] + 4096 / ROUND["ub_miss_bus"] + ROUND["hbm_latency"] + ROUND["flag"]
+    first_free = ROUND["dma_head"] + 4096 / ROUND["ub_miss_bus"] + MISS + ROUND["flag"]
     each = 31 + 2  # one repeat of exp
     assert s["idle_us"]["queue"] * MHZ == pytest.approx(first_free + 7 * each, abs=1)  # 1 wait + 40 - 32 - 1
 

@@ -258,6 +258,35 @@ def gemm(chip, m, n, k, bm, bn, bk, single_m, single_n, step_a=1, step_b=1, l1_s
     return kernel(params, f"%b: {cores_m * cores_n}", chip, "cube", allocs, b), [(m, k), bs, (m, n)]
 
 
+def developer_gemm(chip, size, bm, bn, bk, persistent):
+    """The product as one writes it in Python, with no flag, address or order of one's own; lowered by the compiler."""
+    import tilelang
+    import tilelang.language as T
+
+    shape = (size, size)
+
+    def tile(A, B, C, a, b, c, row, col):
+        for k in T.Pipelined(size // bk, num_stages=2):
+            T.copy(A[row, k * bk], a)
+            T.copy(B[k * bk, col], b)
+            T.gemm(a, b, c, clear_accum=k == 0)
+        T.copy(c, C[row, col])
+
+    @T.prim_func
+    def gemm(A: T.Tensor(shape, "float16"), B: T.Tensor(shape, "float16"), C: T.Tensor(shape, "float32")):
+        with T.Kernel(24 if persistent else (size // bm) * (size // bn)) as (core,):
+            a = T.alloc_shared((bm, bk), "float16")
+            b = T.alloc_shared((bk, bn), "float16")
+            c = T.alloc_fragment((bm, bn), "float32")
+            if persistent:
+                for i, j in T.Persistent([size // bm, size // bn], 24, core, group_size=4):
+                    tile(A, B, C, a, b, c, i * bm, j * bn)
+            else:
+                tile(A, B, C, a, b, c, core // (size // bn) * bm, core % (size // bn) * bn)
+
+    return tilelang.compile(gemm, chip=chip).ir(after="lowered"), [shape] * 3
+
+
 def vector_loop(chip, op, count, dtype, addresses, times, args=2, scalar=""):
     """One vector instruction `times` times, alone on one core; `scalar`: its last input."""
     b = Body()

@@ -118,6 +118,9 @@ GOLDEN_SHAPES = {
     "pto_trowsum_instr": [("64x64", "f32"), ("64x128", "f16")],
     "pto_trowmax_instr": [("64x64", "f32"), ("64x128", "f16")],
 }
+# the compiler's own schedules of the published product of 6144³: name, depth of a tile, T.Persistent
+OWN_GEMMS = [("A3 own gemm, T.Persistent", 256, True), ("A3 own gemm, a tile a block", 256, False),
+             ("A3 own gemm, a tile a block, 128 deep", 128, False)]  # fmt: skip
 NUMPY_DTYPE = {"fp32": "f32", "int32": "i32", "fp16": "f16", "int16": "i16"}
 
 
@@ -126,6 +129,8 @@ def others():
     for size in (1536, 3072, 6144, 7680):
         out[f"A3 gemm {size}"] = Experiment("pto gemm", A3, K.gemm, size, size, size, 128, 256, 64, size // 4,
                                             size // 6, 4, 4, out="f32")
+    for name, bk, persistent in OWN_GEMMS:
+        out[name] = Experiment("own gemm", A3, K.developer_gemm, 6144, 128, 256, bk, persistent)
     banks = [(0, 0x10100, 0x20000), (0, 0x4000, 0x10000), (0, 0x10000, 0x14100), (0, 0x10100, 0x4000),
              (0, 0x10100, 0x4020), (0, 0x10100, 0x10100)]
     for n, at in enumerate(banks, 1):
