@@ -341,7 +341,7 @@ static void free_temps(Par *v) {
 }
 
 /* Bytes of UB that temporaries may take: what the tiles of the kernel leave, a quarter at least. */
-static int64_t temp_budget(Par *v) {
+int64_t par_temp_budget(Par *v) {
   int64_t ub = v->p->arch->space[SPACE_UB].bytes, used = 0;
   for (uint32_t i = 1; i < v->k->bufs.len; i++) {
     const IrBuf *b = v->k->bufs.data[i];
@@ -376,7 +376,7 @@ static void vectorise(Par *v, const Work *w) {
                      "let the tiles cover the whole loop, or guard with a copy that clamps");
     return;
   }
-  int64_t budget = temp_budget(v);
+  int64_t budget = par_temp_budget(v);
   Mark m = mark(v);
   v->temp_bytes = 0;
   v->unsized = false;
@@ -403,12 +403,12 @@ static void vectorise(Par *v, const Work *w) {
 
 /* ---- statements ------------------------------------------------------------------------------------------------ */
 
-static IrExpr *apply_lets(Par *v, IrExpr *e) {
+IrExpr *par_apply_lets(Par *v, IrExpr *e) {
   for (uint32_t i = v->lets.len; i-- > 0;) e = ir_subst(v->k, e, v->lets.data[i].var, v->lets.data[i].by);
   return e;
 }
 
-static void whole_box(Par *v) {
+void par_whole_box(Par *v) {
   for (int i = 0; i < v->n_all; i++) v->ax[i] = v->all[i];
   v->n = v->n_all;
 }
@@ -529,7 +529,7 @@ static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t ri
   }
 }
 
-static void run_work(Par *v, Work *w) {
+void par_run_work(Par *v, Work *w) {
   uint32_t left = par_left_axes(v, w), right = work_axes(v, w), gone = right & ~left;
   if (w->kind == WORK_SET && gone) {
     race(v, w, gone);
@@ -571,11 +571,11 @@ static void store(Par *v, IrStmt *s, IrExpr *guard) {
             .atomic = s->store.atomic};
   v->loc = s->loc;
   w.idx = arena_array(v->p->arena, IrExpr *, w.buf->rank);
-  for (int d = 0; d < w.buf->rank; d++) w.idx[d] = apply_lets(v, s->store.idx[d]);
-  w.value = apply_lets(v, s->store.value);
+  for (int d = 0; d < w.buf->rank; d++) w.idx[d] = par_apply_lets(v, s->store.idx[d]);
+  w.value = par_apply_lets(v, s->store.value);
   find_accumulation(v, &w);
   define_old(v, &w);
-  run_work(v, &w);
+  par_run_work(v, &w);
 }
 
 /* ---- bodies ---------------------------------------------------------------------------------------------------- */
@@ -620,7 +620,7 @@ static IrExpr *materialise(Par *v, IrExpr *e) {
   IrExpr *load = par_tile_load(v, w.buf, all);
   w.idx = load->idx;
   vectorise(v, &w);
-  whole_box(v);
+  par_whole_box(v);
   return truth ? ir_binary(v->k, EX_NE, load, ir_float(v->k, DT_F16, 0)) : load;
 }
 
@@ -630,7 +630,7 @@ static bool is_trivial(const IrExpr *e) {
 }
 
 static void let(Par *v, IrStmt *s, bool guarded) {
-  LetScan l = {.x = s->set.var, .value = apply_lets(v, s->set.value)};
+  LetScan l = {.x = s->set.var, .value = par_apply_lets(v, s->set.value)};
   bool varies = par_axes_of(v, l.value) != 0;
   v->loc = s->loc;
   if (!varies && !guarded) {
@@ -686,15 +686,15 @@ static bool run_pairs(Par *v, IrStmt *s, IrExpr *cond, IrExpr *guard) {
   if (a || b || !s->body.first) return false;
   for (a = s->body.first, b = s->alt.first; a; a = a->next, b = b->next) {
     IrStmt either = *a;
-    either.store.value = ir_select(v->k, cond, apply_lets(v, a->store.value), apply_lets(v, b->store.value));
-    whole_box(v);
+    either.store.value = ir_select(v->k, cond, par_apply_lets(v, a->store.value), par_apply_lets(v, b->store.value));
+    par_whole_box(v);
     store(v, &either, guard);
   }
   return true;
 }
 
 static void conditional(Par *v, IrStmt *s, IrExpr *guard) {
-  IrExpr *cond = apply_lets(v, s->test.cond);
+  IrExpr *cond = par_apply_lets(v, s->test.cond);
   v->loc = s->loc;
   if (!par_axes_of(v, cond)) {
     IrStmt *c = ir_new_stmt(v->k, ST_IF, s->loc);
@@ -717,9 +717,9 @@ static void conditional(Par *v, IrStmt *s, IrExpr *guard) {
 static void serial_loop(Par *v, IrStmt *s, IrExpr *guard) {
   IrStmt *c = ir_new_stmt(v->k, ST_FOR, s->loc);
   c->loop = s->loop;
-  c->loop.lo = apply_lets(v, s->loop.lo);
-  c->loop.hi = apply_lets(v, s->loop.hi);
-  c->loop.step = apply_lets(v, s->loop.step);
+  c->loop.lo = par_apply_lets(v, s->loop.lo);
+  c->loop.hi = par_apply_lets(v, s->loop.hi);
+  c->loop.step = par_apply_lets(v, s->loop.step);
   c->loop.var->def = c;
   ir_append(v->cur, c);
   nested(v, &s->body, &c->body, guard);
@@ -728,9 +728,14 @@ static void serial_loop(Par *v, IrStmt *s, IrExpr *guard) {
 static void run_body(Par *v, IrBlock *b, IrExpr *guard) {
   uint32_t lets = v->lets.len;
   for (IrStmt *s = b->first; s; s = s->next) {
-    whole_box(v);
+    par_whole_box(v);
     switch (s->op) {
-    case ST_STORE: store(v, s, guard); break;
+    case ST_STORE: {
+      int lanes = guard ? 0 : par_lanes(v, s);
+      for (int i = 1; i < lanes; i++) s = s->next;
+      if (!lanes) store(v, s, guard);
+      break;
+    }
     case ST_LET: let(v, s, guard != NULL); break;
     case ST_IF: conditional(v, s, guard); break;
     case ST_FOR: serial_loop(v, s, guard); break;
@@ -836,7 +841,7 @@ static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
   for (int i = 0; i < s->par.n; i++) {
     v.all[i] = (Axis){s->par.vars[i], s->par.ext[i], ir_is_const(s->par.ext[i]) ? s->par.ext[i]->i : -1};
   }
-  whole_box(&v);
+  par_whole_box(&v);
   const char *why = why_not_simple(&v, &s->body);
   if (why) plain_loops(&v, why);
   else run_body(&v, &s->body, NULL);

@@ -5,6 +5,7 @@
  *   parallel_store.c   left sides: stores, sums, scatters
  *   parallel_expr.c    right sides: expressions as vector ops
  *   parallel_access.c  element accesses as regions
+ *   parallel_lanes.c   stores that take turns
  *   parallel_emit.c    statements, loops and temporaries */
 #ifndef TL_PASS_PARALLEL_H
 #define TL_PASS_PARALLEL_H
@@ -132,7 +133,14 @@ void par_vector_statement(Par *v, const Work *w);
 bool par_gemm_statement(Par *v, const Work *w); /* false: w is no matrix product that the cube takes */
 void par_gemm_init(PassCtx *p, IrStmt *s, const Par *v); /* decides `init` of a gemm that does not say */
 
+/* ---- parallel_lanes.c ---- */
+int par_lanes(Par *v, IrStmt *s); /* how many stores from s on it has taken care of; 0: s is none that takes turns */
+
 /* ---- parallel.c ---- */
+void par_whole_box(Par *v);                  /* the box of the statement at hand: all indices of the parallel */
+void par_run_work(Par *v, Work *w);          /* w over that box, as ops and loops */
+IrExpr *par_apply_lets(Par *v, IrExpr *e);
+int64_t par_temp_budget(Par *v);       /* bytes of UB that temporaries may take */
 /* Has nothing been written to buf before `at`, or, with v, before what v has emitted so far? */
 bool par_never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v);
 /* The condition that block b runs for the first time since buf was declared, from the loops between; loops whose

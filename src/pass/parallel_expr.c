@@ -17,6 +17,7 @@
 #include "parallel.h"
 
 #include <math.h>
+#include <string.h>
 
 static IrArg reg(IrRegion r) { return ir_arg_region(r); }
 static IrArg sca(IrExpr *e) { return ir_arg_scalar(e); }
@@ -65,10 +66,12 @@ static bool gathers(const Par *v, const IrExpr *e, uint32_t span) {
   const IrBuf *b = e->buf;
   int size = dtype_size(b->type), first = span ? __builtin_ctz(span) : 0;
   int64_t count = 1;
+  bool bytes = b->type == DT_I8 || b->type == DT_U8; /* as f16, which holds them */
+  if (bytes) size = 2;
   if (!vector_space(b->space) || (size != 2 && size != 4)) return false;
   for (int d = 0; d < b->rank; d++)
     if (!ir_is_const(b->shape[d])) return false;
-  if (b->rank > 1 && b->shape[b->rank - 1]->i * size % 32) return false;
+  if ((b->rank > 1 || bytes) && b->shape[b->rank - 1]->i * size % 32) return false;
   for (int i = first; i < v->n; i++) {
     if (!(span >> i & 1)) continue;
     if (v->ax[i].cap < 0 || (i > first && !ir_is_const(v->ax[i].ext))) return false;
@@ -77,10 +80,26 @@ static bool gathers(const Par *v, const IrExpr *e, uint32_t span) {
   return count >= 16;
 }
 
+/* A copy of a tile in another dtype. */
+static IrBuf *tile_as(Par *v, IrBuf *b, DType t) {
+  Axis keep[MAX_AXES];
+  int n = v->n;
+  memcpy(keep, v->ax, sizeof keep);
+  v->n = b->rank;
+  for (int d = 0; d < b->rank; d++) v->ax[d] = (Axis){NULL, b->shape[d], b->shape[d]->i};
+  IrBuf *to = par_new_tile(v, SPACE_UB, t, (1u << b->rank) - 1);
+  memcpy(v->ax, keep, sizeof keep);
+  v->n = n;
+  par_emit(v, OP_CAST, 2, reg(ir_whole(v->k, b)), reg(ir_whole(v->k, to)));
+  return to;
+}
+
+static Val emit_cast(Par *v, Val a, DType t, CastMode mode, const IrRegion *dst);
+
 /* The elements of e by byte offsets that vector ops compute. */
 static Val gathered(Par *v, IrExpr *e, uint32_t span) {
   IrKernel *k = v->k;
-  IrBuf *b = e->buf;
+  IrBuf *b = dtype_size(e->type) == 1 ? tile_as(v, e->buf, DT_F16) : e->buf;
   IrExpr *off = NULL;
   int64_t stride = dtype_size(b->type);
   for (int d = b->rank - 1; d >= 0; d--) {
@@ -89,10 +108,10 @@ static Val gathered(Par *v, IrExpr *e, uint32_t span) {
     stride *= b->shape[d]->i;
   }
   Val at = par_whole(v, par_eval(v, off, NULL), span);
-  Val t = par_take(v, e->type, span);
+  Val t = par_take(v, b->type, span);
   par_emit(v, OP_GATHER, 4, reg(ir_whole(k, b)), reg(at.r), sca(ir_int(k, DT_U32, 0)), reg(t.r));
   par_release(v, at.temp);
-  return t;
+  return b == e->buf ? t : emit_cast(v, t, e->type, CAST_RINT, NULL);
 }
 
 /* An irregular load as a tile. */
@@ -318,6 +337,64 @@ static Val eval_int_division(Par *v, IrExpr *e, const IrRegion *dst) {
   return emit_cast(v, x, e->type, CAST_FLOOR, dst);
 }
 
+/* ---- shifts by counts that take turns ----------------------------------------------------------------------- */
+
+enum { MAX_TURNS = 8 };
+
+/* The remainder in e by a constant of at most MAX_TURNS; NULL: there is none. */
+static IrExpr *turn_in(IrExpr *e) {
+  if (e->op == EX_MOD && e->arg[1]->op == EX_INT && e->arg[1]->i > 0 && e->arg[1]->i <= MAX_TURNS) return e;
+  for (int i = 0; e->op > EX_LOAD && i < e->n; i++) {
+    IrExpr *found = turn_in(e->arg[i]);
+    if (found) return found;
+  }
+  return NULL;
+}
+
+/* e with n for the turn. */
+static IrExpr *at_turn(Par *v, IrExpr *e, const IrExpr *turn, int64_t n) {
+  if (ir_expr_equal(e, turn)) return ir_int(v->k, e->type, n);
+  if (e->op == EX_CAST) return ir_cast(v->k, e->type, at_turn(v, e->arg[0], turn, n));
+  if (e->op <= EX_LOAD || e->n != 2) return e;
+  return ir_binary(v->k, e->op, at_turn(v, e->arg[0], turn, n), at_turn(v, e->arg[1], turn, n));
+}
+
+/* Does the count of a shift take few values in turn, as of values that lie several in a word? */
+static bool shifts_in_turn(Par *v, IrExpr *e) {
+  IrExpr *turn = turn_in(e->arg[1]);
+  return turn && !par_axes_of(v, at_turn(v, e->arg[1], turn, 0));
+}
+
+/* The value of e in a tile, and what reads it. */
+static IrExpr *hold(Par *v, IrExpr *e, Val *held) {
+  *held = (Val){0};
+  if (e->op == EX_LOAD && par_classify(v, e->buf, e->idx, ~0u).ok) return e;
+  *held = par_whole(v, par_eval(v, e, NULL), par_axes_of(v, e));
+  return held->temp ? par_tile_load(v, held->temp, held->span) : e;
+}
+
+/* Shifts by each of the counts, one chosen after the other. */
+static Val shift_in_turn(Par *v, IrExpr *e, const IrRegion *dst) {
+  IrKernel *k = v->k;
+  IrExpr *turn = turn_in(e->arg[1]), *r = NULL;
+  Val x, last = {0};
+  IrExpr *from = hold(v, e->arg[0], &x);
+  for (int64_t i = turn->arg[1]->i - 1; i > 0; i--) {
+    IrExpr *shifted = ir_binary(k, e->op, from, at_turn(v, e->arg[1], turn, i));
+    if (r) shifted = ir_select(k, ir_binary(k, EX_EQ, turn, ir_int(k, turn->type, i)), shifted, r);
+    Val held;
+    r = hold(v, shifted, &held);
+    par_release(v, last.temp);
+    last = held;
+  }
+  IrExpr *by = at_turn(v, e->arg[1], turn, 0), *first = ir_is_int(by, 0) ? from : ir_binary(k, e->op, from, by);
+  if (r) first = ir_select(k, ir_binary(k, EX_EQ, turn, ir_int(k, turn->type, 0)), first, r);
+  Val out = par_eval(v, first, dst && !par_reads_buf(first, dst->buf) ? dst : NULL);
+  par_release(v, last.temp);
+  par_release(v, x.temp);
+  return out;
+}
+
 /* ---- conditions --------------------------------------------------------------------------------------------- */
 
 static bool is_compare(ExprOp op) { return op >= EX_LT && op <= EX_NE; }
@@ -491,7 +568,9 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
     return is_int && (e->arg[1]->op != EX_INT || e->arg[1]->
     i < 0) ? "an integer power needs a constant exponent" : NULL;
   case EX_SHL:
-  case EX_SHR: return par_axes_of(v, e->arg[1]) ? "a shift needs a count that is the same for all elements" : NULL;
+  case EX_SHR:
+    if (!par_axes_of(v, e->arg[1]) || shifts_in_turn(v, e)) return NULL;
+    return "a shift needs a count that is the same for all elements";
   case EX_FDIV:
     if (!is_int) return NULL;
     /* fall through */
@@ -561,6 +640,10 @@ static Val eval_tile(Par *v, IrExpr *e, const IrRegion *dst) {
       return par_eval(v, ir_unary(v->k, EX_FLOOR, ir_binary(v->k, EX_DIV, e->arg[0], e->arg[1])), dst);
     return eval_int_division(v, e, dst);
   case EX_MOD: return eval_int_division(v, e, dst);
+  case EX_SHL:
+  case EX_SHR:
+    if (par_axes_of(v, e->arg[1])) return shift_in_turn(v, e, dst);
+    break;
   default: break;
   }
   if (e->n == 1) return emit_unary(v, vector_op(e->op), par_eval(v, e->arg[0], dst), e->type, dst);
