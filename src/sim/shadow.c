@@ -346,22 +346,30 @@ void shadow_define(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t h
 
 /* ---- buffers that share bytes --------------------------------------------------------------------------- */
 
+/* Granules of [lo, hi) that lie in the page of granule g: from g on, how many. */
+static int in_page(int64_t g, int64_t hi) { return (int)min_i64((hi - 1) / GRANULE + 1 - g, GRANULES - g % GRANULES); }
+
 void shadow_own(Shadow *s, int64_t lo, int64_t hi, uint8_t owner, uint32_t who) {
-  for (int64_t g = lo / GRANULE; g <= (hi - 1) / GRANULE; g++) {
+  for (int64_t g = lo / GRANULE; g <= (hi - 1) / GRANULE; g += in_page(g, hi)) {
     Page *p = &s->page[g / GRANULES];
-    p->owners[g % GRANULES] |= UINT64_C(1) << owner;
-    p->owner[g % GRANULES] = owner;
-    p->owner_who[g % GRANULES] = who;
+    int at = (int)(g % GRANULES), n = in_page(g, hi);
+    for (int i = 0; i < n; i++) p->owners[at + i] |= UINT64_C(1) << owner;
+    for (int i = 0; i < n; i++) p->owner_who[at + i] = who;
+    memset(p->owner + at, owner, (size_t)n);
   }
 }
 
 bool shadow_lost(const Shadow *s, int64_t lo, int64_t hi, uint8_t owner, Hit *hit) {
-  for (int64_t g = lo / GRANULE; g <= (hi - 1) / GRANULE; g++) {
+  for (int64_t g = lo / GRANULE; g <= (hi - 1) / GRANULE; g += in_page(g, hi)) {
     const Page *p = &s->page[g / GRANULES];
-    int at = (int)(g % GRANULES);
-    if (p->owner[at] == owner || !(p->owners[at] >> owner & 1)) continue;
-    *hit = (Hit){max_i64(g * GRANULE, lo), min_i64((g + 1) * GRANULE, hi), 0, p->owner_who[at], 0};
-    return true;
+    int at = (int)(g % GRANULES), n = in_page(g, hi);
+    uint8_t other = 0;
+    for (int i = 0; i < n; i++) other |= p->owner[at + i] ^ owner;
+    for (int i = 0; other && i < n; i++) {
+      if (p->owner[at + i] == owner || !(p->owners[at + i] >> owner & 1)) continue;
+      *hit = (Hit){max_i64((g + i) * GRANULE, lo), min_i64((g + i + 1) * GRANULE, hi), 0, p->owner_who[at + i], 0};
+      return true;
+    }
   }
   return false;
 }
