@@ -276,14 +276,17 @@ static void check_int(Verifier *v, IrExpr *e, const char *what) {
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */
 
-/* A source op clamps its GM side at the end of the tensor. False after a report. */
+/* A source op clamps its GM side at the end of the tensor, a load that says its pad also at the start. False after a
+ * report. */
 static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
   const IrBuf *b = r->buf;
   IrRange start = ir_range(v->k, r->off[i]), past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
-  if (start.lo < 0 && start.lo != INT64_MIN && (start.hi < 0 || is_exact(v, r->off[i]))) {
+  bool padded = v->at->op == OP_COPY && r == &v->at->args[0].region && ir_attr(v->at, ATTR_PAD);
+  if (!padded && start.lo < 0 && start.lo != INT64_MIN && (start.hi < 0 || is_exact(v, r->off[i]))) {
     Diag *g = bad(v, REGION_OUTSIDE, "region %s starts at element %lld of dimension %d", region_text(v, r),
                   ll(start.lo), i);
-    diag_fix(v->d, g, "start at 0 or later: only the end of a tensor may be passed");
+    diag_fix(v->d, g,
+             "start at 0 or later, or give the load a pad value: without one only the end of a tensor may be passed");
     return false;
   }
   if (ir_is_int(b->shape[i], 0) || past.lo < 0 || past.lo == INT64_MAX) return true;

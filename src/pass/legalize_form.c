@@ -10,8 +10,8 @@
  *
  * An input that repeats along the columns ([M, 1]) becomes blocks of 32 bytes by brcb; one that repeats along the rows
  * is read with pitch 0. An operand whose start or row pitch is not a multiple of 32 bytes cannot be read by the vector
- * unit at all: its elements move one by one, on the scalar pipe, to or from a temporary with padded rows, and a warning
- * says so. */
+ * unit: an input is gathered by byte offsets to a temporary with padded rows; a destination, and elements of 8 or 64
+ * bits, move one by one on the scalar pipe, and a warning says so. */
 #include "legalize.h"
 
 #include <string.h>
@@ -629,6 +629,63 @@ static bool gathers(Lg *g, const Nest *m, const Opd *own) {
          arch_has_dtype(g->p->arch, RULE_FLOAT, own->r.buf->type);
 }
 
+static void emit_gather(Lg *g, const Opd *from, IrRegion offsets, IrExpr *start, const IrRegion *to) {
+  IrArg arg[4] = {ir_arg_region(ir_whole(g->k, from->r.buf)), ir_arg_region(offsets),
+                  ir_arg_scalar(ir_cast(g->k, DT_U32, lg_hoist(g, start))), ir_arg_region(*to)};
+  ir_append(g->out, ir_new_op(g->k, OP_GATHER, g->loc, 4, arg));
+}
+
+/* The offsets of a matrix, close together: element i of row i / columns stands i * step + row * (pitch - columns *
+ * step) behind the first. */
+static Opd matrix_offsets(Lg *g, const Nest *m, int64_t pitch, int64_t step) {
+  int64_t columns = m->max[1], count = m->max[0] * columns;
+  Nest line;
+  Opd i = lg_temp1(g, DT_I32, count, &line), row = lg_temp1(g, DT_I32, count, &line),
+      f = lg_temp1(g, DT_F32, count, &line);
+  lg_put(g, OP_ARANGE, (Opd[]){lg_number(g, DT_I32, 0), lg_number(g, DT_I32, 1), i}, 3, NO_ATTR, 0);
+  lg_cast(g, &line, i, f, CAST_RINT);
+  lg_emit(g, &line, OP_ADD, (Opd[]){f, lg_number(g, DT_F32, 0.5), f}, 3, NO_ATTR, 0);
+  lg_emit(g, &line, OP_MUL, (Opd[]){f, lg_number(g, DT_F32, 1.0 / (double)columns), f}, 3, NO_ATTR, 0);
+  lg_cast(g, &line, f, row, CAST_FLOOR);
+  lg_emit(g, &line, OP_MUL, (Opd[]){row, lg_number(g, DT_I32, (double)(pitch - columns * step)), row}, 3, NO_ATTR, 0);
+  lg_emit(g, &line, OP_MUL, (Opd[]){i, lg_number(g, DT_I32, (double)step), i}, 3, NO_ATTR, 0);
+  lg_emit(g, &line, OP_ADD, (Opd[]){i, row, i}, 3, NO_ATTR, 0);
+  return i;
+}
+
+/* What starts anywhere, or steps, gathered by byte offsets: rows that start on blocks by an instruction each, a matrix
+ * close together by one. */
+static bool gather_rows(Lg *g, const Nest *m, const Opd *from, const Opd *to) {
+  enum { MOST = 8192 }; /* offsets of a matrix: 96 KB of scratch */
+  IrKernel *k = g->k;
+  int last = m->n - 1, size = dtype_size(opd_type(from));
+  int64_t count = 1, step = stride_at(from, last) * size;
+  for (int d = 0; d < m->n; d++) count *= m->max[d];
+  if ((size != 2 && size != 4) || count < 16 || m->max[last] < 8 || from->dim[last] == REPEATS ||
+      ir_root(from->r.buf) == ir_root(to->r.buf))
+    return false;
+  Nest row = *m, line;
+  Opd pair[2] = {*from, *to};
+  if (is_bad(g, m, to, last)) {
+    if (m->n != 2 || !ir_is_const(m->ext[0]) || !ir_is_const(m->ext[1]) || count > MOST || !lg_is_dense(g, m, to))
+      return false;
+    Opd off = matrix_offsets(g, m, stride_at(from, 0) * size, step);
+    IrExpr *start = ir_binary(k, EX_MUL, offset_of(g, from), ir_i32(k, size));
+    IrRegion run = lg_flat(g, &to->r, opd_type(to));
+    emit_gather(g, from, lg_flat(g, &off.r, DT_U32), start, &run);
+    return true;
+  }
+  Opd off = lg_temp1(g, DT_I32, m->max[last], &line);
+  lg_put(g, OP_ARANGE, (Opd[]){lg_number(g, DT_I32, 0), lg_number(g, DT_I32, (double)step), off}, 3, NO_ATTR, 0);
+  IrRegion bytes = lg_flat(g, &off.r, DT_U32);
+  bytes.ext[0] = m->ext[last];
+  IrBlock *outer = g->out, *saved;
+  while (row.n > 1) lg_narrow(g, &row, pair, 2, 0, ir_var(k, lg_loop(g, "row", row.ext[0], &saved)), NULL);
+  emit_gather(g, from, bytes, ir_binary(k, EX_MUL, offset_of(g, &pair[0]), ir_i32(k, size)), &pair[1].r);
+  g->out = outer;
+  return true;
+}
+
 /* An input that the unit cannot address as it stands, in scratch. */
 static Opd copied_in(Lg *g, const Nest *n, Opd o, bool dense) {
   Opd own, pair[2];
@@ -639,7 +696,7 @@ static Opd copied_in(Lg *g, const Nest *n, Opd o, bool dense) {
   pair[1] = lg_temp(g, &m, opd_type(&o));
   if (gathers(g, &m, &own)) {
     lg_put(g, OP_ROW_MAX, pair, 2, NO_ATTR, 0);
-  } else {
+  } else if (!gather_rows(g, &m, &own, &pair[1])) {
     warn_layout(g, &m, &own);
     lg_by_element(g, &m, OP_MOVE, pair, 2);
   }
@@ -777,7 +834,7 @@ void lg_copy(Lg *g, const Nest *from_n, Opd src, Opd dst) {
     return;
   }
   if (!src.scalar && !clashes(g, &n, &src, &dst) && (is_bad(g, &n, &src, from) || is_bad(g, &n, &dst, from))) {
-    if (packs(g, &n, &src, &dst)) return;
+    if (packs(g, &n, &src, &dst) || gather_rows(g, &n, &src, &dst)) return;
     warn_layout(g, &n, is_bad(g, &n, &src, from) ? &src : &dst);
     lg_by_element(g, &n, OP_MOVE, arg, 2); /* one trip is enough */
     return;

@@ -86,7 +86,16 @@ static void round_in_place(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode
   }
 }
 
+/* A tile of truth values as the bytes 0 and 1 that they are. */
+static Opd as_bytes(Lg *g, Opd o) {
+  int64_t shape[IR_MAX_RANK] = {0};
+  for (int d = 0; d < o.r.buf->rank; d++) shape[d] = o.r.buf->shape[d]->i;
+  o.r.buf = lg_view(g, o.r.buf, DT_U8, o.r.buf->rank, shape);
+  return o;
+}
+
 void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
+  if (opd_type(&src) == DT_BOOL && opd_type(&dst) != DT_BOOL) src = as_bytes(g, src);
   DType from = opd_type(&src), to = opd_type(&dst), hop[4];
   int hops;
   bool rounds = mode != CAST_NONE && mode != CAST_ODD;

@@ -61,6 +61,17 @@ static IrExpr *clamp(Ctx *c, const IrRegion *r, int d) {
   return op2(c, EX_MIN, r->ext[d], left);
 }
 
+/* May dimension d of a GM region start before the tensor does? Only a copy that says its pad asks for that. */
+static bool starts_before(Ctx *c, const IrStmt *s, const IrRegion *r, int d) {
+  int64_t lo = ir_range(c->k, r->off[d]).lo;
+  return ir_attr(s, ATTR_PAD) && lo < 0 && lo > INT32_MIN;
+}
+
+/* How many of its elements lie there. */
+static IrExpr *before_start(Ctx *c, const IrRegion *r, int d) {
+  return op2(c, EX_MAX, ir_unary(c->k, EX_NEG, r->off[d]), num(c, 0));
+}
+
 static bool copy_shape_error(Ctx *c, const IrStmt *s, const IrRegion *src, const IrRegion *dst, const char *fix) {
   Diag *g =
       diag_add(c->p->diags, DIAG_COPY_SHAPE, s->loc, "copy of %s from %%%s into %s of %%%s: the shapes do not agree",
@@ -81,6 +92,7 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
     IrExpr *inside = op2(c, EX_LT, gm->off[d], gm->buf->shape[d]);
     if (!ir_prove_le(c->k, op2(c, EX_ADD, gm->off[d], num(c, 1)), gm->buf->shape[d]))
       w->guard = land(c, w->guard, inside);
+    if (starts_before(c, s, gm, d)) w->guard = land(c, w->guard, op2(c, EX_GE, gm->off[d], num(c, 0)));
   }
   if (g.n != l.n) {
     /* A tile with a dimension the tensor does not have (or the other way round) still agrees if one side is all ones
@@ -107,8 +119,19 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
       if (have->op == EX_INT) w->always_smaller = true;
       w->smaller = w->smaller ? op2(c, EX_LOR, w->smaller, less) : less;
     }
+    if (i >= shift) {
+      int gd = g.dim[i - shift];
+      if (local->buf->space == SPACE_UB && starts_before(c, s, gm, gd)) {
+        IrExpr *missing = before_start(c, gm, gd);
+        have = op2(c, EX_MAX, op2(c, EX_SUB, have, missing), num(c, 0));
+        w->gm.off[gd] = op2(c, EX_MAX, gm->off[gd], num(c, 0));
+        w->local.off[ld] = op2(c, EX_ADD, local->off[ld], missing);
+        IrExpr *some = op2(c, EX_GT, missing, num(c, 0));
+        w->smaller = w->smaller ? op2(c, EX_LOR, w->smaller, some) : some;
+      }
+      w->gm.ext[gd] = have;
+    }
     w->local.ext[ld] = have;
-    if (i >= shift) w->gm.ext[g.dim[i - shift]] = have;
   }
   if (shift < 0) /* the local side is a point: one element */
     for (int i = 0; i < g.n; i++) w->gm.ext[g.dim[i]] = num(c, 1);
@@ -168,20 +191,25 @@ static void keep_attr(IrKernel *k, const IrStmt *from, IrStmt *to, AttrKey key) 
   if (e) ir_set_attr(k, to, key, e);
 }
 
-/* A UB tile like `r` in another dtype, whole. */
+/* What a tile needs for dimension d of a region of a local buffer: its extent, or all there is of an unknown one. */
+static IrExpr *room(const IrRegion *r, int d) { return ir_is_const(r->ext[d]) ? r->ext[d] : r->buf->shape[d]; }
+
+/* A UB tile like `r` in another dtype. */
 static IrRegion temp_like(Ctx *c, const IrRegion *r, DType t, Loc loc) {
-  IrExpr *shape[IR_MAX_RANK];
+  IrExpr *shape[IR_MAX_RANK], *ext[IR_MAX_RANK];
   int n = 0;
-  for (int d = 0; d < r->buf->rank; d++)
-    if (!ir_is_int(r->ext[d], 1)) shape[n++] = r->ext[d];
-  if (!n) shape[n++] = num(c, 1);
-  IrExpr *cols = shape[n - 1];
-  if (n > 1 && cols->op == EX_INT) shape[n - 1] = num(c, round_up(cols->i, dtype_c0(t)));
+  for (int d = 0; d < r->buf->rank; d++) {
+    if (ir_is_int(r->ext[d], 1)) continue;
+    ext[n] = r->ext[d];
+    shape[n++] = room(r, d);
+  }
+  if (!n) ext[n] = shape[0] = num(c, 1), n++;
+  if (n > 1) shape[n - 1] = num(c, round_up(shape[n - 1]->i, dtype_c0(t)));
   IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.%s", r->buf->name, dtype_info[t].name), t, SPACE_UB, LAYOUT_ND,
                         n, shape, loc);
-  IrRegion whole = ir_whole(c->k, b);
-  whole.ext[n - 1] = cols;
-  return whole;
+  IrRegion part = ir_whole(c->k, b);
+  for (int d = 0; d < n; d++) part.ext[d] = ext[d];
+  return part;
 }
 
 /* Rows of a UB tile that stay as they are (a mask, a view) and do not start on 32 bytes, where the DMA needs it. */
@@ -203,16 +231,51 @@ static bool is_column(const IrRegion *gm) {
 
 /* A UB tile with 32 bytes for each element of a column. */
 static IrRegion temp_column(Ctx *c, const IrRegion *r, DType t, Loc loc) {
-  IrExpr *shape[2] = {num(c, 1), num(c, dtype_c0(t))};
-  for (int d = 0; d < r->buf->rank; d++)
-    if (!ir_is_int(r->ext[d], 1)) shape[0] = r->ext[d];
+  IrExpr *shape[2] = {num(c, 1), num(c, dtype_c0(t))}, *rows = num(c, 1);
+  for (int d = 0; d < r->buf->rank; d++) {
+    if (ir_is_int(r->ext[d], 1)) continue;
+    rows = r->ext[d];
+    shape[0] = room(r, d);
+  }
   IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.column", r->buf->name), t, SPACE_UB, LAYOUT_ND, 2, shape, loc);
   IrRegion one = ir_whole(c->k, b);
+  one.ext[0] = rows;
   one.ext[1] = num(c, 1);
   return one;
 }
 
+static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion local);
+
+/* Rows that may start before the tensor does: the DMA writes whole blocks, so what exists lands behind a margin in a
+ * tile of its own, from where the rows are copied with what is missing of the margin in front. */
+static bool lower_load_with_margin(Ctx *c, Out *o, const IrStmt *s, const IrRegion *gm, const IrRegion *local) {
+  int last = gm->buf->rank - 1, n = local->buf->rank - 1, c0 = dtype_c0(gm->buf->type);
+  if (local->buf->space != SPACE_UB || ir_is_int(gm->ext[last], 1) || !starts_before(c, s, gm, last)) return false;
+  int64_t margin = round_up(-ir_range(c->k, gm->off[last]).lo, c0);
+  if (margin > 64 * c0 || !ir_expr_equal(gm->ext[last], local->ext[n]) || !ir_is_const(gm->ext[last])) return false;
+  IrExpr *shape[IR_MAX_RANK];
+  for (int d = 0; d < n; d++) shape[d] = room(local, d);
+  shape[n] = num(c, margin + round_up(gm->ext[last]->i, c0));
+  IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.margin", local->buf->name), gm->buf->type, SPACE_UB, LAYOUT_ND,
+                        n + 1, shape, s->loc);
+  IrStmt *load = ir_clone(c->k, s);
+  IrRegion part = ir_whole(c->k, b), all = part, from = *gm;
+  IrExpr *missing = before_start(c, gm, last);
+  emit2(o, OP_FILL, ir_arg_scalar(ir_cast(c->k, b->type, ir_attr(s, ATTR_PAD))), all);
+  for (int d = 0; d < n; d++) part.ext[d] = local->ext[d];
+  part.off[n] = num(c, margin);
+  part.ext[n] = gm->ext[last];
+  from.off[last] = op2(c, EX_MAX, gm->off[last], num(c, 0));
+  load->args[0] = ir_arg_region(from);
+  load->args[1] = ir_arg_region(part);
+  lower_load(c, o, load, from, part);
+  part.off[n] = op2(c, EX_SUB, num(c, margin), op2(c, EX_MIN, missing, num(c, margin)));
+  emit2(o, OP_COPY, ir_arg_region(part), *local);
+  return true;
+}
+
 static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion local) {
+  if (lower_load_with_margin(c, o, s, &gm, &local)) return;
   bool to_l1 = local.buf->space == SPACE_L1;
   IrRegion target = local;
   if (!to_l1 && is_column(&gm)) {
@@ -249,7 +312,9 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
     if (!pad)
       pad = dtype_is_float(target.buf->type) ? ir_float(c->k, target.buf->type, 0) : ir_int(c->k, target.buf->type, 0);
     pad = ir_cast(c->k, target.buf->type, pad);
-    emit2(&fill, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), target);
+    IrRegion whole = target; /* of a column: its blocks */
+    if (!to_l1 && is_column(&gm)) whole.ext[1] = target.buf->shape[1];
+    emit2(&fill, to_l1 ? OP_L1_FILL : OP_FILL, ir_arg_scalar(pad), whole);
     if (!to_l1 && !w.all_or_nothing) behind = pad;
   }
   if (!to_l1 && !behind && ir_attr(s, ATTR_PAD)) behind = ir_cast(c->k, target.buf->type, ir_attr(s, ATTR_PAD));
@@ -262,8 +327,11 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
 static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegion gm) {
   bool from_cube = local.buf->space == SPACE_L0C, column = !from_cube && is_column(&gm);
   if (column) {
-    IrRegion t = temp_column(c, &local, gm.buf->type, s->loc);
-    emit2(o, OP_COPY, ir_arg_region(local), t);
+    IrRegion t = temp_column(c, &local, gm.buf->type, s->loc), blocks = t;
+    blocks.ext[1] = t.buf->shape[1];
+    bool spreads = local.buf->type == t.buf->type && (dtype_size(t.buf->type) == 2 || dtype_size(t.buf->type) == 4);
+    IrStmt *spread = emit2(o, spreads ? OP_BROADCAST : OP_COPY, ir_arg_region(local), spreads ? blocks : t);
+    if (spreads) ir_set_attr(c->k, spread, ATTR_DIM, num(c, 1));
     local = t;
   } else if (!from_cube && (gm.buf->type != local.buf->type || rows_off_blocks(c, &gm, &local))) {
     IrRegion t = temp_like(c, &local, gm.buf->type, s->loc);

@@ -500,11 +500,99 @@ static IrExpr *drop_clamps(Par *v, const Work *w, IrExpr *g) {
   return g;
 }
 
-/* Guards of stores to GM: elements left out may belong to another block and must not be written back. */
+/* The axes of the last dimension of the left side that moves. */
+static uint32_t last_axes(const Par *v, const Work *w) {
+  for (int d = w->buf->rank - 1; d >= 0; d--)
+    if (par_axes_of(v, w->idx[d])) return par_axes_of(v, w->idx[d]);
+  return 0;
+}
+
+typedef struct { IrExpr *from[MAX_AXES], *below[MAX_AXES], *when; } Bounds; /* NULL: none */
+
+static void bound(Par *v, IrExpr **at, ExprOp op, IrExpr *by) { *at = *at ? ir_binary(v->k, op, *at, by) : by; }
+
+/* Notes a condition `axis < e`, `axis >= e` ...; false: it is none. */
+static bool note_bound(Par *v, const Work *w, const IrExpr *g, Bounds *b) {
+  IrKernel *k = v->k;
+  bool no = g->op == EX_LNOT;
+  if (no) g = g->arg[0];
+  if (g->op < EX_LT || g->op > EX_EQ || (no && g->op == EX_EQ) || dtype_is_float(g->arg[0]->type)) return false;
+  Linear l = par_linear(v, ir_binary(k, EX_SUB, g->arg[0], g->arg[1]), ~0u);
+  if (l.coef == 1) l.rest = par_linear(v, ir_binary(k, EX_SUB, g->arg[1], g->arg[0]), ~0u).rest;
+  if (!l.ok || l.axis < 0 || (l.coef != 1 && l.coef != -1) || par_axes_of(v, l.rest)) return false;
+  /* axis (coef 1: as it stands, -1: mirrored), compared with rest */
+  bool up = (g->op == EX_LT || g->op == EX_LE) != no, strict = (g->op == EX_LT || g->op == EX_GT) != no;
+  IrExpr *root = ir_cast(k, DT_I32, l.rest), *next = ir_binary(k, EX_ADD, root, ir_i32(k, 1));
+  IrExpr *from = NULL, *below = NULL;
+  if (g->op == EX_EQ) {
+    from = root;
+    below = next;
+  } else if (up == (l.coef == 1)) {
+    below = strict ? root : next;
+  } else {
+    from = strict ? next : root;
+  }
+  if (from && ir_range(k, from).hi <= 0) from = NULL;
+  if (from && last_axes(v, w) >> l.axis & 1) return false; /* a DMA starts on whole blocks of its tile */
+  if (from) bound(v, &b->from[l.axis], EX_MAX, from);
+  if (below) bound(v, &b->below[l.axis], EX_MIN, below);
+  return true;
+}
+
+/* Can the guard be a smaller box, under an `if` for what has no axis in it? */
+static bool find_bounds(Par *v, const Work *w, IrExpr *g, Bounds *b) {
+  if (g->op == EX_LAND) return find_bounds(v, w, g->arg[0], b) && find_bounds(v, w, g->arg[1], b);
+  if (par_axes_of(v, g)) return note_bound(v, w, g, b);
+  bound(v, &b->when, EX_LAND, g);
+  return true;
+}
+
+static void cut_box(Par *v, Work *w, const Bounds *b) {
+  IrKernel *k = v->k;
+  w->guard = NULL;
+  for (int i = 0; i < v->n; i++) {
+    Axis *a = &v->ax[i];
+    IrExpr *zero = ir_i32(k, 0);
+    if (b->below[i]) a->ext = ir_binary(k, EX_MIN, a->ext, ir_binary(k, EX_MAX, b->below[i], zero));
+    if (!b->from[i]) continue;
+    IrExpr *start = ir_binary(k, EX_MAX, b->from[i], zero);
+    *w = par_work_subst(v, w, a->var, ir_binary(k, EX_ADD, ir_var(k, a->var), start));
+    a->ext = ir_binary(k, EX_MAX, ir_binary(k, EX_SUB, a->ext, start), zero);
+  }
+}
+
+/* The value in a tile of its own. */
+static void tile_of_value(Par *v, Work *w) {
+  Axis box[MAX_AXES];
+  int n = v->n;
+  for (int i = 0; i < n; i++) box[i] = v->ax[i];
+  Work t = {.kind = WORK_SET, .value = ir_cast(v->k, w->buf->type, w->value)};
+  keep_axes(v, par_axes_of(v, t.value));
+  uint32_t all = (1u << v->n) - 1;
+  t.buf = par_new_tile(v, SPACE_UB, w->buf->type, all);
+  w->value = par_tile_load(v, t.buf, all);
+  t.idx = w->value->idx;
+  vectorise(v, &t);
+  for (int i = 0; i < n; i++) v->ax[i] = box[i];
+  v->n = n;
+}
+
+/* Guards of stores to GM: elements left out may belong to another block and must not be written back. What bounds the
+ * indices makes the box smaller; the value is computed over the whole box where nothing forbids that. */
 static bool guarded_gm(Par *v, Work *w) {
   if (!w->guard || w->buf->space != SPACE_GM) return false;
-  if (w->kind == WORK_SET && par_proven_inside(v, w->value)) w->guard = drop_clamps(v, w, w->guard);
-  return w->guard != NULL;
+  bool inside = par_proven_inside(v, w->value);
+  if (w->kind == WORK_SET && inside) w->guard = drop_clamps(v, w, w->guard);
+  if (!w->guard) return false;
+  Bounds b = {0};
+  if (!find_bounds(v, w, w->guard, &b)) return true;
+  if (b.when) {
+    par_enter_if(v, b.when);
+    v->gm.len = 0;
+  }
+  if (w->kind == WORK_SET && inside && w->value->op != EX_LOAD && par_axes_of(v, w->value)) tile_of_value(v, w);
+  cut_box(v, w, &b);
+  return false;
 }
 
 /* c[i, j] += a[i, k]: a tile of the sums over k, then that tile spread over the left side. */
@@ -531,6 +619,7 @@ static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t ri
 
 void par_run_work(Par *v, Work *w) {
   uint32_t left = par_left_axes(v, w), right = work_axes(v, w), gone = right & ~left;
+  IrBlock *outer = v->cur;
   if (w->kind == WORK_SET && gone) {
     race(v, w, gone);
     return;
@@ -555,6 +644,8 @@ void par_run_work(Par *v, Work *w) {
   right = par_axes_of(v, w->value) | (w->guard ? par_axes_of(v, w->guard) : 0);
   if ((right & ~left) && (left & ~right)) reduce_then_spread(v, w, left, right);
   else vectorise(v, w);
+  if (v->cur != outer) v->gm.len = 0;
+  v->cur = outer;
 }
 
 /* A guarded store to a tile that holds nothing yet: the elements it leaves out must hold something to be kept. */

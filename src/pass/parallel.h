@@ -47,6 +47,7 @@ typedef struct {
   Vec(GmTile) gm;
   int64_t temp_bytes; /* allocated by the statement at hand */
   bool unsized;       /* a temporary of unknown size was needed */
+  int choosing;       /* depth of selects around the expression at hand: what they leave out may lie outside */
   int *n_names;       /* counts the names of temporaries over the kernel */
 } Par;
 

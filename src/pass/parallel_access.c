@@ -44,12 +44,17 @@ bool par_reads_buf(const IrExpr *e, const IrBuf *b) {
   return false;
 }
 
+enum { MOST_BEFORE = 256 };
+
 bool par_proven_inside(Par *v, IrExpr *e) {
   if (e->op == EX_LOAD) {
+    bool box = e->buf->space == SPACE_GM && par_classify(v, e->buf, e->idx, ~0u).ok;
     for (int i = 0; i < e->n; i++) {
-      if (!par_proven_inside(v, e->idx[i]) || ir_range(v->k, e->idx[i]).lo < 0) return false;
+      int64_t lo = ir_range(v->k, e->idx[i]).lo;
+      bool before = box && lo > -MOST_BEFORE; /* a copy gives zeros there */
+      if (!par_proven_inside(v, e->idx[i]) || (lo < 0 && !before)) return false;
       IrExpr *last = ir_binary(v->k, EX_SUB, e->buf->shape[i], ir_i32(v->k, 1));
-      bool clamped = e->buf->space == SPACE_GM && par_axes_of(v, e->idx[i]); /* by the copy */
+      bool clamped = box || (e->buf->space == SPACE_GM && par_axes_of(v, e->idx[i])); /* by the copy */
       if (!clamped && !ir_prove_le(v->k, e->idx[i], last)) return false;
     }
     return true;

@@ -150,7 +150,9 @@ static Val gm_tile(Par *v, const Access *a) {
   GmTile t = {a->r, tile};
   vec_push(v->p->arena, &v->gm, t);
   IrRegion r = par_tile_region(v, tile, a->span);
-  par_emit(v, OP_COPY, 2, reg(a->r), reg(r));
+  IrStmt *load = par_emit(v, OP_COPY, 2, reg(a->r), reg(r));
+  for (int d = 0; v->choosing && d < a->r.buf->rank; d++)
+    if (ir_range(v->k, a->r.off[d]).lo < 0) ir_set_attr(v->k, load, ATTR_PAD, ir_int(v->k, tile->type, 0));
   return (Val){.r = r, .type = tile->type, .span = a->span};
 }
 
@@ -165,7 +167,7 @@ static Val eval_load(Par *v, IrExpr *e) {
     return par_take(v, e->type, par_axes_of(v, e)); /* nobody will see it */
   }
   Access a = par_classify(v, e->buf, e->idx, ~0u);
-  if (!a.ok) return gather_tile(v, e, a.why, a.fix);
+  if (!a.ok && !(a.column && s == SPACE_GM)) return gather_tile(v, e, a.why, a.fix);
   if (s == SPACE_GM) return gm_tile(v, &a);
   int8_t *dim = arena_array(v->p->arena, int8_t, MAX_AXES);
   for (int d = 0; d < e->buf->rank; d++)
@@ -319,8 +321,35 @@ static Val eval_rounding(Par *v, IrExpr *e, const IrRegion *dst) {
   return e->type == DT_F32 ? a : emit_cast(v, a, e->type, CAST_NONE, dst);
 }
 
-/* Integer a // b and a % b for a positive constant b: a shift, or a product with 1 / b that f32 holds exactly enough.
- */
+/* floor(x / b) of small whole numbers x, which f32 holds, as dtype t. */
+static Val small_quotient(Par *v, Val x, int64_t b, DType t, const IrRegion *dst) {
+  x = emit_binary(v, OP_ADD, x, scalar_val(ir_float(v->k, DT_F32, 0.5)), DT_F32, NULL);
+  x = emit_binary(v, OP_MUL, x, scalar_val(ir_float(v->k, DT_F32, 1.0 / (double)b)), DT_F32, NULL);
+  return emit_cast(v, x, t, CAST_FLOOR, dst);
+}
+
+/* floor(a / b) of any i32: a quotient of rounded numbers, at most 1 + 2^9 / b off, then that of what it leaves. */
+static Val large_quotient(Par *v, IrExpr *a, int64_t b, const IrRegion *dst) {
+  Val x = par_eval(v, a, NULL), whole = x;
+  whole.temp = NULL;
+  Val f = emit_cast(v, whole, DT_F32, CAST_NONE, NULL);
+  f = emit_binary(v, OP_MUL, f, scalar_val(ir_float(v->k, DT_F32, 1.0 / (double)b)), DT_F32, NULL);
+  Val q = emit_cast(v, f, DT_I32, CAST_FLOOR, NULL), part = q;
+  part.temp = NULL;
+  Val r = emit_binary(v, OP_MUL, part, scalar_val(ir_int(v->k, DT_I32, b)), DT_I32, NULL);
+  r = emit_binary(v, OP_SUB, x, r, DT_I32, NULL);
+  r = small_quotient(v, emit_cast(v, r, DT_F32, CAST_NONE, NULL), b, DT_I32, NULL);
+  return emit_binary(v, OP_ADD, q, r, DT_I32, dst);
+}
+
+enum { EXACT_DIVIDEND = 1 << 21, LARGEST_DIVISOR = 1 << 20 };
+
+static bool small_dividend(Par *v, const IrExpr *e) {
+  IrRange r = ir_range(v->k, e->arg[0]);
+  return (r.lo >= -EXACT_DIVIDEND && r.hi <= EXACT_DIVIDEND) || dtype_size(e->type) < 4;
+}
+
+/* Integer a // b and a % b for a positive constant b: a shift, or products with 1 / b. */
 static Val eval_int_division(Par *v, IrExpr *e, const IrRegion *dst) {
   IrKernel *k = v->k;
   IrExpr *a = e->arg[0], *b = e->arg[1];
@@ -331,10 +360,8 @@ static Val eval_int_division(Par *v, IrExpr *e, const IrRegion *dst) {
     IrExpr *q = ir_binary(k, EX_SHR, a, sh);
     return par_eval(v, e->op == EX_FDIV ? q : ir_binary(k, EX_SUB, a, ir_binary(k, EX_SHL, q, sh)), dst);
   }
-  Val x = par_eval(v, ir_cast(k, DT_F32, a), NULL);
-  x = emit_binary(v, OP_ADD, x, scalar_val(ir_float(k, DT_F32, 0.5)), DT_F32, NULL);
-  x = emit_binary(v, OP_MUL, x, scalar_val(ir_float(k, DT_F32, 1.0 / (double)b->i)), DT_F32, NULL);
-  return emit_cast(v, x, e->type, CAST_FLOOR, dst);
+  if (!small_dividend(v, e)) return large_quotient(v, a, b->i, dst);
+  return small_quotient(v, par_eval(v, ir_cast(k, DT_F32, a), NULL), b->i, e->type, dst);
 }
 
 /* ---- shifts by counts that take turns ----------------------------------------------------------------------- */
@@ -527,15 +554,21 @@ static Val eval_select(Par *v, IrExpr *e, const IrRegion *dst) {
   IrKernel *k = v->k;
   IrExpr *c = e->arg[0], *a = e->arg[1], *b = e->arg[2];
   DType t = e->type;
-  if (t == DT_I32 || t == DT_I16) /* b + c * (a - b) wraps to the exact choice */
-    return par_eval(v, ir_binary(k, EX_ADD, b, ir_binary(k, EX_MUL, ir_cast(k, t, c), ir_binary(k, EX_SUB, a, b))),
-                    dst);
+  if (t == DT_I32 || t == DT_I16) { /* b + c * (a - b) wraps to the exact choice */
+    v->choosing++;
+    Val x =
+        par_eval(v, ir_binary(k, EX_ADD, b, ir_binary(k, EX_MUL, ir_cast(k, t, c), ir_binary(k, EX_SUB, a, b))), dst);
+    v->choosing--;
+    return x;
+  }
   if (t != DT_F16 && t != DT_F32) {
     DType w = t == DT_BF16 ? DT_F32 : DT_F16;
     return par_eval(v, ir_cast(k, t, ir_select(k, c, ir_cast(k, w, a), ir_cast(k, w, b))), dst);
   }
   uint32_t span = par_axes_of(v, e);
+  v->choosing++;
   Val x = par_whole(v, par_eval(v, a, NULL), span), y = par_whole(v, par_eval(v, b, NULL), span);
+  v->choosing--;
   Val r = choose(v, c, x, y, span, dst);
   par_release(v, x.temp);
   par_release(v, y.temp);
@@ -578,11 +611,9 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
     if (!is_int) return "a floating-point remainder has no vector instruction";
     IrExpr *b = e->arg[1];
     if (b->op != EX_INT || b->i <= 0) return "an integer division needs a positive constant divisor";
-    IrRange r = ir_range(v->k, e->arg[0]);
-    bool small = (r.lo >= -(1 << 21) && r.hi <= 1 << 21) || dtype_size(e->type) < 4;
-    return (b->i & (b->i - 1)) == 0 || small
+    return (b->i & (b->i - 1)) == 0 || b->i <= LARGEST_DIVISOR || small_dividend(v, e)
                ? NULL
-               : "an integer division by this constant is not exact in f32 for the whole range of i32";
+               : "an integer division by a constant over 2^20 is not exact in f32";
   }
   case EX_SELECT:
     return par_proven_inside(v, e->arg[1]) && par_proven_inside(v, e->arg[2])

@@ -149,11 +149,16 @@ static void scatter(Par *v, const Work *w, Val x, const Access *a) {
   v->cur = outer;
 }
 
+/* A column of a tensor, which a copy stores too. */
+static bool to_column(const Par *v, const Work *w, const Access *to) {
+  return to->column && w->buf->space == SPACE_GM && w->kind == WORK_SET && to->span == v->full;
+}
+
 /* Brings the value of the right side to its place. */
 static void store_value(Par *v, const Work *w, Val x, const Access *a) {
   IrKernel *k = v->k;
   if (w->buf->space == SPACE_GM) v->gm.len = 0;
-  if (!a->ok) {
+  if (!a->ok && !(to_column(v, w, a) && x.span == v->full)) {
     scatter(v, w, x, a);
   } else if (x.scalar && w->buf->space != SPACE_GM) {
     par_emit(v, OP_FILL, 2, sca(ir_cast(k, w->buf->type, x.scalar)), reg(a->r));
@@ -274,7 +279,8 @@ static void elementwise(Par *v, const Work *w) {
   }
   bool direct = to.ok && w->buf->space != SPACE_GM && !reads_other_elements(v, w, val);
   v->loose_dst = !to.aligned;
-  if (!to.ok && val->op == EX_LOAD && !w->guard) { /* element by element on both sides: no tile between */
+  if (!to.ok && !to_column(v, w, &to) && val->op == EX_LOAD &&
+      !w->guard) { /* element by element on both sides: no tile between */
     Access from = par_classify(v, val->buf, val->idx, ~0u), row;
     if (!from.ok || par_row_axis(v, w->buf, w->idx, par_left_axes(v, w), &row) < 0) {
       par_scalar_statement(v, w, to.why, to.fix);
