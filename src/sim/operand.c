@@ -118,39 +118,44 @@ static bool view_of(Core *c, const Inst *i, const Operand *o, View *v, bool *emp
   return true;
 }
 
-/* A transfer of which one side only is empty moves nothing, and says so nowhere. */
-static void report_half_empty(Core *c, const Inst *i, int there) {
-  if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return;
-  Arena *a = &c->m->arena;
-  Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
-                   "`%s` moves nothing: %%%s has no elements here, but %%%s has some (%s)", inst_text(a, c, i->stmt),
-                   arg_buf(c, i, 1 - there)->ir->name, arg_buf(c, i, there)->ir->name, where(a, c));
-  if (f) fault_fix(c, f, "give both sides the same extents; clamp both in the same way where the tail is short");
+/* Does the instruction mean as many elements in operand `in` as in its result, whatever the other operands are? The two
+ * sides of a transfer do, and two parts of one buffer; another vector operand may be a row that serves no rows at all. */
+static bool same_extent(const Inst *i, int in) {
+  bool transfer = i->n_args == 2 && (i->pipe == PIPE_MTE1 || i->pipe == PIPE_MTE2 || i->pipe == PIPE_MTE3 ||
+                                     i->pipe == PIPE_FIX);
+  return i->arg[in].buf && i->arg[i->n_in].buf && (transfer || i->arg[in].buf == i->arg[i->n_in].buf);
 }
 
-static bool is_transfer(const Inst *i) {
-  return i->n_args == 2 && i->arg[0].buf && i->arg[1].buf &&
-         (i->pipe == PIPE_MTE1 || i->pipe == PIPE_MTE2 || i->pipe == PIPE_MTE3 || i->pipe == PIPE_FIX);
+/* An instruction of which one side only is empty does nothing, and says so nowhere. */
+static bool half_empty(Core *c, const Inst *i, const bool *empty) {
+  int out = i->n_in, in = 0;
+  while (in < out && !(same_extent(i, in) && empty[in] != empty[out])) in++;
+  if (in == out || i->n_args == out) return false;
+  if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return true;
+  Arena *a = &c->m->arena;
+  Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
+                   "`%s` does nothing: %s has no elements here, but %s has some (%s)", inst_text(a, c, i->stmt),
+                   empty[out] ? "its result" : arena_printf(a, "%%%s", arg_buf(c, i, in)->ir->name),
+                   empty[out] ? arena_printf(a, "%%%s", arg_buf(c, i, in)->ir->name) : "its result", where(a, c));
+  if (f) fault_fix(c, f, "give both the same extents; clamp both in the same way where the tail is short");
+  return true;
 }
 
 bool resolve(Core *c, const Inst *i, Entry *e) {
-  bool empty = false, half[MAX_ARGS] = {0};
+  bool any_empty = false, empty[MAX_ARGS] = {0};
   e->dead = false;
   for (int a = 0; a < i->n_args; a++) {
     const Operand *o = &i->arg[a];
     if (!o->buf) {
       e->s[a] = c->reg[o->scalar];
-    } else if (!view_of(c, i, o, &e->v[a], &half[a])) {
+    } else if (!view_of(c, i, o, &e->v[a], &empty[a])) {
       e->dead = true;
       return false;
     }
-    empty |= half[a];
+    any_empty |= empty[a];
   }
-  e->dead = empty;
-  if (empty && c->m->sim->checks && half[0] != half[1] && is_transfer(i)) {
-    report_half_empty(c, i, half[0]);
-    return false;
-  }
+  e->dead = any_empty;
+  if (any_empty && c->m->sim->checks && half_empty(c, i, empty)) return false;
   if (i->init_reg != NO_REG) e->init = c->reg[i->init_reg].i != 0;
   else e->init = false;
   if (i->pad_reg != NO_REG) e->pad = c->reg[i->pad_reg];
