@@ -129,7 +129,7 @@ def test_no_fault_is_missed(case):
     options = argparse.Namespace(limit=3, schedules=3, seed=1, seconds=60, kinds="")
     results = inject.judge(case, options)
     assert not isinstance(results, str), results
-    missed = [inject.difference(case.text, text) for _, text, verdict, _ in results if verdict == "missed"]
+    missed = [inject.difference(case.text, text) for _, text, verdict, *_ in results if verdict == "missed"]
     assert not missed, "\n".join(missed)
-    verdicts = [verdict for _, _, verdict, _ in results]
+    verdicts = [verdict for _, _, verdict, *_ in results]
     assert verdicts.count("found") > len(verdicts) // 4 and verdicts.count("another") <= 2

@@ -7,7 +7,8 @@ barrier gone, an address shifted or given to two live buffers, a guard dropped, 
 Whether a fault *matters* is decided without the checks: the changed program runs under a number of schedules (orders
 of the pipes that the chip allows, see `tlc sim --schedule`) with poisoned memories, and some result differs from that
 of the right program, or nothing can move any more. Then it runs once with checks, in the usual order: a fault is
-found if there is a diagnostic. If there is none, but the numbers differ in the usual order too, the text has become
+found if there is a diagnostic (and found when compiled, if the compiler says so of the same text with its flags written
+by hand). If there is none, but the numbers differ in the usual order too, the text has become
 *another program*, right in itself; only a second opinion can tell (kernel.interpret runs the source). What remains is
 *missed*. A diagnostic for a program that was not changed is a false alarm.
 
@@ -82,6 +83,16 @@ class Case:
 
 def codes(program):
     return [d["code"] for d in json.loads(program.diags_json()) if d["severity"] != "note"]
+
+
+def said_when_compiled(name, text):
+    """Codes of what the compiler says of the flags and barriers of a lowered text when they are written by hand."""
+    program = _core.Program()
+    source = re.sub(r'lowered\("[^"]*", (\w+)\)', r'after("memplan", \1)', text, count=1)
+    if not program.load(name, source):
+        return []
+    program.lower(no_auto_sync=True)
+    return [c for c in codes(program) if c in ("TL0701", "TL0702")]
 
 
 def lowered(name, text):
@@ -391,6 +402,8 @@ KINDS = {
     "extent off by one": off_by_one,
 }
 
+OF_FLAGS = list(KINDS)[:6]  # those that change synchronisation
+
 # ---- trying them -------------------------------------------------------------------------------------------------
 
 
@@ -401,7 +414,7 @@ def tries(case, kind, limit, rng):
 
 
 def judge(case, options):
-    """[(kind, text, verdict, codes)] of a case, or a string that says why it is no case.
+    """[(kind, text, verdict, codes, found when compiled)] of a case, or a string that says why it is no case.
 
     Verdicts: refused (by the verifier), found, another (program), missed, latent (found, but no result changed), quiet.
     """
@@ -415,6 +428,8 @@ def judge(case, options):
     seeds = [s for s in range(options.schedules + 1) if case.run(case.text, False, s)[1] == right]
     if not seeds:
         return "its numbers depend on the schedule"
+    if said_when_compiled(case.name, case.text):
+        return "false alarm when compiled"
     rng = random.Random(options.seed + zlib.crc32(case.text.encode()))
     results = []
     for kind in (k for k in KINDS if options.kinds in k):
@@ -430,7 +445,8 @@ def judge(case, options):
                 verdict = "another" if case.run(text, False)[1] != right else "missed"
             else:
                 verdict = "quiet"
-            results.append((kind, text, verdict, found_codes))
+            early = verdict == "found" and kind in OF_FLAGS and bool(said_when_compiled(case.name, text))
+            results.append((kind, text, verdict, found_codes, early))
     return results
 
 
@@ -443,10 +459,11 @@ class Score:
     """What was counted of one kind: faults by verdict, and the first code of those with a diagnostic."""
 
     def __init__(self):
-        self.verdicts, self.codes = collections.Counter(), collections.Counter()
+        self.verdicts, self.codes, self.early = collections.Counter(), collections.Counter(), 0
 
-    def add(self, verdict, codes):
+    def add(self, verdict, codes, early):
         self.verdicts[verdict] += 1
+        self.early += early
         self.codes.update(codes[:1])
 
     def row(self, kind):
@@ -454,7 +471,7 @@ class Score:
         matter = v["found"] + v["another"] + v["missed"]
         share = [f"{100 * x / matter:.1f} %" if matter else "" for x in (v["found"], v["found"] + v["another"])]
         most = ", ".join(f"{c} {round(100 * m / n)} %" for c, m in self.codes.most_common(4))
-        cells = [kind, v.total(), v["refused"], matter, v["found"], v["another"], v["missed"], *share]
+        cells = [kind, v.total(), v["refused"], matter, v["found"], self.early or "", v["another"], v["missed"], *share]
         return f"| {' | '.join(map(str, [*cells, v['latent'], most]))} |"
 
 
@@ -467,8 +484,8 @@ def score(cases, options):
             unfit.append((case.name, found))
             continue
         tried.append(case.name)
-        for kind, text, verdict, found_codes in found:
-            scores[kind].add(verdict, found_codes)
+        for kind, text, verdict, found_codes, early in found:
+            scores[kind].add(verdict, found_codes, early)
             if verdict in ("missed", "another"):
                 missed.append((case, f"{kind}, {verdict}", text))
     if pool:
@@ -477,8 +494,9 @@ def score(cases, options):
 
 
 HEAD = (
-    "| fault | injected | refused when read | can change a result | found by the checks | another program | missed "
-    "| found | with a second opinion | found, no result changed | first message |\n|---" + "|--:" * 9 + "|---|"
+    "| fault | injected | refused when read | can change a result | found by the checks | of these when compiled "
+    "| another program | missed | found | with a second opinion | found, no result changed | first message |\n"
+    "|---" + "|--:" * 10 + "|---|"
 )
 
 
@@ -487,6 +505,7 @@ def table(scores):
     for s in scores.values():
         total.verdicts += s.verdicts
         total.codes += s.codes
+        total.early += s.early
     return "\n".join([HEAD, *(s.row(k) for k, s in scores.items()), total.row("**all**")])
 
 
@@ -504,7 +523,9 @@ lowered program. Whether a change matters is decided without the checks: the cha
 orders of the pipes that the chip allows, with poisoned memories, and a result differs or nothing can move any more.
 
 * *refused when read*: the verifier has a rule against it; it never runs.
-* *found by the checks*: one run with checks, in the usual order, reports an error.
+* *found by the checks*: one run with checks, in the usual order, reports an error, or a warning that names the place.
+* *of these when compiled*: the same flags and barriers written by hand in a program that is compiled: the compiler
+  warns of them, so nothing need run.
 * *another program*: nothing is unordered, unwritten or out of bounds, and the numbers are wrong in every run: the text
   says something else, and says it properly. Only a second opinion can tell; `kernel.interpret` is one.
 * *missed*: wrong numbers under some schedule, and no message. This is what the checks are there to prevent.

@@ -66,16 +66,33 @@ static void replay_barrier(Sync *y, Pipe pipe) {
   for (int q = 0; q < PIPE_COUNT; q++) memcpy(y->now.vc[q], all, sizeof all);
 }
 
+/* Another core may answer at once: a wait is ordered after all that was told before it. That is more than is certain,
+ * so what it leaves unordered is. */
+static void replay_cross(Sync *y, const IrStmt *s) {
+  if (s->op == ST_CROSS_SET) {
+    join(y->crossed, y->now.vc[s->sync.src]);
+    y->crossed[s->sync.src] = ++y->tick;
+    return;
+  }
+  for (int q = 0; q < PIPE_COUNT; q++)
+    if (s->sync.src == (Pipe)q || s->sync.src == PIPE_S) join(y->now.vc[q], y->crossed);
+}
+
 static void replay_hand(Sync *y, const Event *e) {
   const IrStmt *s = e->stmt;
   if (y->gone && y->gone[s->id]) return;
-  if (s->op == ST_BARRIER) {
-    replay_barrier(y, s->sync.src);
+  if (s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) {
+    replay_cross(y, s);
+    return;
+  }
+  if (s->op == ST_BARRIER || s->op == ST_SYNC_ALL) {
+    replay_barrier(y, s->op == ST_BARRIER ? s->sync.src : PIPE_ALL);
     return;
   }
   if (e->arg < 0 || e->arg >= 16 || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return;
   Pipe p = s->sync.src, q = s->sync.dst;
   FlagState *t = &y->by_id[p][q][e->arg];
+  if (y->gone_flag[p][q][e->arg]) return;
   if (s->op == ST_SET_FLAG) {
     t->set = true;
     memcpy(t->snapshot, y->now.vc[p], sizeof t->snapshot);
@@ -139,6 +156,7 @@ bool sync_replay(Sync *y) {
   int depth = 0;
   memset(&y->now, 0, sizeof y->now);
   memset(y->by_id, 0, sizeof y->by_id);
+  memset(y->crossed, 0, sizeof y->crossed);
   y->tick = 0;
   y->miss_e = y->bad_flag = y->n_left = 0;
   for (uint32_t i = 0; i < y->flags.len; i++) memset(y->flags.data[i].state, 0, sizeof y->flags.data[i].state);
@@ -531,7 +549,7 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   y->k = p->k;
   y->side = side;
   ir_walk(&side->body, note_hand_ids, y);
-  sync_trace(p, side, &y->trace);
+  sync_trace(p, side, false, &y->trace);
   uint32_t n = p->k->n_stmts + 1;
   y->at_before = arena_alloc(p->arena, sizeof(*y->at_before) * n, 16);
   y->at_after = arena_alloc(p->arena, sizeof(*y->at_after) * n, 16);
@@ -572,5 +590,6 @@ bool pass_sync(PassCtx *p) {
     next = s->next;
     if ((s->op == ST_CUBE || s->op == ST_VECTOR) && !sync_side(p, s)) return false;
   }
+  sync_count_cross(p);
   return true;
 }

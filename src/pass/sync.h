@@ -1,5 +1,5 @@
-/* sync.h - shared by sync.c, sync_trace.c and sync_hand.c only: the program of one side as a trace of events, and its
- * replay. */
+/* sync.h - shared by sync.c, sync_trace.c, sync_hand.c and sync_count.c only: the program of one side as a trace of
+ * events, and its replay. */
 #ifndef TL_PASS_SYNC_H
 #define TL_PASS_SYNC_H
 
@@ -15,7 +15,7 @@ typedef enum {
   EV_IF_BEGIN,
   EV_ELSE,
   EV_IF_END,
-  EV_HAND        /* set_flag, wait_flag or barrier the user wrote; arg: its id or -1 */
+  EV_HAND        /* set_flag, wait_flag, barrier of the user; arg: its id or -1. Whole traces: cross-core ones too */
 } EventKind;
 
 typedef struct { uint8_t kind; IrStmt *stmt; uint32_t entry; int32_t arg; } Event;
@@ -34,6 +34,7 @@ enum { MAX_NEST = 16 };
 typedef struct {
   IrStmt *stmt;
   Pipe pipe;
+  bool maybe; /* executes only under a condition that is not known */
   Vec(Access) access;
   int depth; /* enclosing loops, outermost first, and the iteration of each */
   IrStmt *loop[MAX_NEST];
@@ -46,11 +47,15 @@ typedef struct {
   Vec(Event) events;
   Vec(Entry) entries; /* from 1 */
   bool too_long;
+  bool doubt;   /* a flag or barrier may execute or not, or a cross-core one is left out */
+  bool crossed; /* there are cross-core flags or sync_all */
 } Trace;
 
 /* The trace of a side's block: every loop is walked often enough to meet each distance at which iterations can
- * touch the same bytes (one more than the largest modulus of its variable). Dependencies are filled in. */
-void sync_trace(PassCtx *p, IrStmt *side, Trace *out);
+ * touch the same bytes (one more than the largest modulus of its variable). Dependencies are filled in.
+ * whole: every iteration of loops of known length, and the taken branch alone of an `if` that hangs on their indices;
+ * shorter than other traces may be. */
+void sync_trace(PassCtx *p, IrStmt *side, bool whole, Trace *out);
 
 /* ---- the replay ---- */
 
@@ -95,14 +100,21 @@ typedef struct Sync {
   /* sync_hand.c: */
   void (*left)(struct Sync *y, uint32_t at, Pipe p); /* told of a missing edge that is the user's business */
   uint32_t n_left;                                   /* how many there were */
-  bool *gone; /* by statement id: a flag or barrier by hand that is left out; NULL: none */
+  bool *gone; /* by statement id: a barrier by hand that is left out; NULL: none */
+  bool gone_flag[PIPE_COUNT][PIPE_COUNT][16];
+  int32_t crossed[PIPE_COUNT]; /* what cross-core sets have told the other cores */
 } Sync;
 
 /* True when nothing is missing. */
 bool sync_replay(Sync *y);
 
-/* What the user wrote by hand: accesses it leaves unordered, flags set and waited for unequally often (warnings), and
- * flags and barriers that order nothing (remarks). */
+/* Flags written by hand that are set and waited for unequally often (warnings): those of one core, and, once both sides
+ * have all theirs, those between cores. */
+void sync_count_side(PassCtx *p, IrStmt *side);
+void sync_count_cross(PassCtx *p);
+
+/* What the user wrote by hand: accesses it leaves unordered (warnings), and flags and barriers that order nothing
+ * (remarks). */
 void sync_check_hand(Sync *y);
 
 #endif

@@ -2,10 +2,11 @@
  *
  *   unordered  the replay of the trace (sync.c) meets an access that nothing orders after an earlier one to the same
  *              bytes, and both are the user's statements. Said only where it is certain: bytes known exactly, no flag
- *              under an `if`, no flag between cores that might order it; the simulator checks the rest in the run.
- *   counts     over all iterations a flag is set more often than it is waited for, or less. Certain when all loops
- *              around its statements have constant trip counts, or the same loops stand around sets and waits.
- *   redundant  the same replay without the flag or the barrier leaves nothing more unordered: a remark. */
+ *              under a condition that is not known; the simulator checks the rest in the run. The trace is that of all
+ *              iterations, so conditions and ids that hang on loop indices are known, unless it is too long.
+ *   redundant  the same replay without the flag or the barrier leaves nothing more unordered: a remark.
+ *
+ * That flags are set as often as they are waited for is counted in sync_count.c. */
 #include "sync.h"
 
 #include <string.h>
@@ -15,20 +16,7 @@ enum { MAX_NAMED = 8 };
 typedef struct { const IrStmt *d, *e; } Pair;
 typedef Vec(Pair) Pairs;
 
-/* ---- is it certain? ------------------------------------------------------------------------------------------- */
-
-static bool under_if(const IrStmt *s) {
-  for (const IrStmt *x = s; x->block && x->block->parent; x = x->block->parent)
-    if (x->block->parent->op == ST_IF || x->block->parent->op == ST_WHILE) return true;
-  return false;
-}
-
-static bool find_doubt(IrStmt *s, void *user) {
-  (void)user;
-  if (s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT || s->op == ST_SYNC_ALL) return false;
-  if (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG || s->op == ST_BARRIER) return !under_if(s);
-  return s->op != ST_BREAK && s->op != ST_CONTINUE;
-}
+/* ---- unordered ------------------------------------------------------------------------------------------------ */
 
 static bool sure_overlap(const Access *a, const Access *b) {
   if (!a->sure || !b->sure || a->buf->space != b->buf->space || (!a->write && !b->write)) return false;
@@ -38,14 +26,12 @@ static bool sure_overlap(const Access *a, const Access *b) {
 }
 
 static bool certain(const Entry *d, const Entry *e) {
-  if (under_if(d->stmt) || under_if(e->stmt)) return false;
+  if (d->maybe || e->maybe) return false;
   for (uint32_t x = 0; x < e->access.len; x++)
     for (uint32_t i = 0; i < d->access.len; i++)
       if (sure_overlap(&e->access.data[x], &d->access.data[i])) return true;
   return false;
 }
-
-/* ---- unordered ------------------------------------------------------------------------------------------------ */
 
 typedef struct { Sync y; Pairs told; } Told; /* y first: `left` gets it back */
 
@@ -72,132 +58,47 @@ static void tell(Sync *y, uint32_t at, Pipe p) {
     diag_fix(y->p->diags, g, "set a flag %s -> %s after the first and wait for it before the second", from, to);
 }
 
-/* ---- counts --------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-  const IrStmt *loop; /* the innermost around the statements; NULL: none */
-  int64_t trips;      /* of all loops around them together; -1: not a constant */
-  int64_t sets, waits;
-} Count;
-
-typedef struct {
-  Pipe src, dst;
-  int64_t id;
-  const IrStmt *first;
-  Vec(Count) counts;
-} HandFlag;
-
-typedef struct { Sync *y; Vec(HandFlag) flags; bool doubt[PIPE_COUNT][PIPE_COUNT]; } Tally;
-
-static int64_t trips_around(IrKernel *k, const IrStmt *s, const IrStmt **loop) {
-  int64_t n = 1, diff;
-  *loop = NULL;
-  for (const IrStmt *x = s; x->block && x->block->parent; x = x->block->parent) {
-    IrStmt *up = x->block->parent;
-    if (up->op != ST_FOR) continue;
-    if (!*loop) *loop = up;
-    const IrExpr *step = up->loop.step;
-    bool constant = step->op == EX_INT && step->i > 0 && ir_const_diff(k, up->loop.hi, up->loop.lo, &diff);
-    n = n < 0 || !constant ? -1 : n * max_i64(0, ceil_div(diff, step->i));
-  }
-  return n;
-}
-
-static bool tally(IrStmt *s, void *user) {
-  Tally *t = user;
-  if (s->op != ST_SET_FLAG && s->op != ST_WAIT_FLAG) return true;
-  Pipe p = s->sync.src, q = s->sync.dst;
-  if (s->sync.id->op != EX_INT || under_if(s)) {
-    t->doubt[p][q] = true;
-    return true;
-  }
-  HandFlag *f = NULL;
-  for (uint32_t i = 0; i < t->flags.len && !f; i++) {
-    HandFlag *x = &t->flags.data[i];
-    if (x->src == p && x->dst == q && x->id == s->sync.id->i) f = x;
-  }
-  if (!f) {
-    vec_push(t->y->p->arena, &t->flags, ((HandFlag){p, q, s->sync.id->i, s, {0}}));
-    f = &t->flags.data[t->flags.len - 1];
-  }
-  Count c = {0}, *found = NULL;
-  c.trips = trips_around(t->y->k, s, &c.loop);
-  for (uint32_t i = 0; i < f->counts.len && !found; i++)
-    if (f->counts.data[i].loop == c.loop) found = &f->counts.data[i];
-  if (!found) {
-    vec_push(t->y->p->arena, &f->counts, c);
-    found = &f->counts.data[f->counts.len - 1];
-  }
-  *(s->op == ST_SET_FLAG ? &found->sets : &found->waits) += 1;
-  return true;
-}
-
-static void compare_counts(Sync *y, const HandFlag *f) {
-  int64_t sets = 0, waits = 0;
-  for (uint32_t i = 0; i < f->counts.len; i++) {
-    const Count *c = &f->counts.data[i];
-    if (c->sets == c->waits) continue;
-    if (c->trips < 0) return;
-    sets += c->sets * c->trips;
-    waits += c->waits * c->trips;
-  }
-  if (sets == waits) return;
-  const char *src = pipe_info[f->src].name, *dst = pipe_info[f->dst].name;
-  Diag *g = diag_add(y->p->diags, DIAG_SYNC_COUNT, f->first->loc,
-                     "flag %s -> %s #%lld is %s by %lld than it is %s; %s", src, dst, (long long)f->id,
-                     sets > waits ? "set more often" : "waited for more often",
-                     (long long)(sets > waits ? sets - waits : waits - sets), sets > waits ? "waited for" : "set",
-                     sets > waits ? "what is left set goes off in the next kernel" : "the last wait never ends");
-  diag_fix(y->p->diags, g, sets > waits ? "wait for it once more, or drop a set" : "set it once more, or drop a wait");
-}
-
 /* ---- redundant ------------------------------------------------------------------------------------------------ */
 
-typedef struct { Sync *y; const IrStmt *like; bool gone; } Mark;
-
-static bool mark(IrStmt *s, void *user) {
-  const Mark *m = user;
-  const IrStmt *l = m->like;
-  bool flag = l->op != ST_BARRIER && (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG) && s->sync.src == l->sync.src &&
-              s->sync.dst == l->sync.dst && s->sync.id->op == EX_INT && s->sync.id->i == l->sync.id->i;
-  if (s == l || flag) m->y->gone[s->id] = m->gone;
-  return true;
-}
-
-/* Without it (a barrier, or all sets and waits of a flag), and without what went before: is nothing more left to the
- * user? Then it stays out. */
-static bool goes(Sync *y, const IrStmt *s, uint32_t left) {
-  ir_walk(&y->side->body, mark, &(Mark){y, s, true});
+/* Without what `gone` says, and without what went before: is nothing more left to the user? Then it stays out. */
+static bool goes(Sync *y, bool *gone, uint32_t left) {
+  *gone = true;
   if (sync_replay(y) && y->n_left <= left) return true;
-  ir_walk(&y->side->body, mark, &(Mark){y, s, false});
+  *gone = false;
   return false;
 }
 
-static void name_redundant(Sync *y, const Tally *t) {
+static void name_redundant(Sync *y) {
+  bool *seen = arena_array(y->p->arena, bool, y->k->n_stmts + 1);
+  bool tried[PIPE_COUNT][PIPE_COUNT][16] = {0};
   y->gone = arena_array(y->p->arena, bool, y->k->n_stmts + 1);
   sync_replay(y);
   uint32_t left = y->n_left;
   for (uint32_t i = 0; i < y->trace.events.len; i++) {
     const Event *e = &y->trace.events.data[i];
     const IrStmt *s = e->stmt;
-    bool seen = e->kind != EV_HAND || s->op != ST_BARRIER || y->gone[s->id];
-    for (uint32_t j = 0; j < i && !seen; j++) seen = y->trace.events.data[j].stmt == s;
-    if (seen || !goes(y, s, left)) continue;
+    if (e->kind != EV_HAND || s->op != ST_BARRIER || seen[s->id]) continue;
+    seen[s->id] = true;
+    if (!goes(y, &y->gone[s->id], left)) continue;
     pass_remark(y->p, "sync", s->loc, "barrier %s, written by hand, orders nothing that is not ordered without it; %s",
                 pipe_info[s->sync.src].name,
                 s->sync.src == PIPE_ALL ? "each time it waits until every pipe is empty"
                                         : "each time the pipe runs empty");
   }
-  for (uint32_t i = 0; i < t->flags.len; i++) {
-    const HandFlag *f = &t->flags.data[i];
-    const char *src = pipe_info[f->src].name, *dst = pipe_info[f->dst].name;
-    if (t->doubt[f->src][f->dst] || !goes(y, f->first, left)) continue;
-    pass_remark(y->p, "sync", f->first->loc,
-                "flag %s -> %s #%lld, written by hand, orders nothing that is not ordered without it; each time it "
+  for (uint32_t i = 0; i < y->trace.events.len; i++) {
+    const Event *e = &y->trace.events.data[i];
+    const IrStmt *s = e->stmt;
+    if (e->kind != EV_HAND || s->op == ST_BARRIER || e->arg < 0 || e->arg >= 16) continue;
+    Pipe p = s->sync.src, q = s->sync.dst;
+    if (tried[p][q][e->arg]) continue;
+    tried[p][q][e->arg] = true;
+    if (!goes(y, &y->gone_flag[p][q][e->arg], left)) continue;
+    const char *src = pipe_info[p].name, *dst = pipe_info[q].name;
+    pass_remark(y->p, "sync", s->loc,
+                "flag %s -> %s #%d, written by hand, orders nothing that is not ordered without it; each time it "
                 "costs about %.0f cycles, and %s waits until %s gets there",
-                src, dst, (long long)f->id, arch_time(y->p->arch).flag, dst, src);
+                src, dst, (int)e->arg, arch_time(y->p->arch).flag, dst, src);
   }
-  y->gone = NULL;
 }
 
 /* ---- the side ------------------------------------------------------------------------------------------------- */
@@ -206,13 +107,15 @@ void sync_check_hand(Sync *y) {
   bool any = false;
   for (uint32_t i = 0; i < y->trace.events.len && !any; i++) any = y->trace.events.data[i].kind == EV_HAND;
   if (!any) return;
-  Tally t = {.y = y};
-  ir_walk(&y->side->body, tally, &t);
-  for (uint32_t i = 0; i < t.flags.len; i++)
-    if (!t.doubt[t.flags.data[i].src][t.flags.data[i].dst]) compare_counts(y, &t.flags.data[i]);
-  if (!ir_walk(&y->side->body, find_doubt, NULL)) return;
+  sync_count_side(y->p, y->side);
   Told told = {.y = *y};
+  Trace *t = &told.y.trace;
+  sync_trace(y->p, y->side, true, t);
+  if (t->too_long) *t = y->trace;
+  if (t->doubt) return;
+  told.y.entry_tick = arena_array(y->p->arena, int32_t, t->entries.len + 1);
   told.y.left = tell;
   sync_replay(&told.y);
-  name_redundant(y, &t);
+  told.y.left = NULL;
+  if (!t->crossed) name_redundant(&told.y); /* what other cores read is ordered for them */
 }

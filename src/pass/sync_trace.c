@@ -1,18 +1,20 @@
 /* sync_trace.c - walks one side's program the way a core would and writes down what each instruction touches.
  *
- * Loops are unrolled a few times with concrete iteration numbers counted from their start; grid indices, parameters and
- * loaded values stay symbolic. On-chip accesses become runs of bytes (whole buffer when the place is unknown), accesses
- * of GM stay boxes of symbolic offsets, compared dimension by dimension. */
+ * Loops are unrolled a few times (for what is written by hand: whole) with concrete iteration numbers, counted from
+ * their start; grid indices, parameters and loaded values stay symbolic. On-chip accesses become runs of bytes (whole
+ * buffer when the place is unknown), accesses of GM stay boxes of symbolic offsets, compared dimension by dimension. */
 #include "sync.h"
 
 #include <string.h>
 
-enum { MAX_EVENTS = TL_LIMIT(60000, 90), MAX_UNROLL = 5 };
+enum { MAX_EVENTS = TL_LIMIT(60000, 90), MAX_WHOLE = TL_LIMIT(6000, 60), MAX_UNROLL = 5 };
 
 typedef struct {
   PassCtx *p;
   IrKernel *k;
   Trace *t;
+  bool whole;
+  int maybe; /* conditions around that are not known */
   int depth;
   IrStmt *loop[MAX_NEST];
   int32_t iter[MAX_NEST];
@@ -47,13 +49,17 @@ static bool find_modulus_stmt(IrStmt *s, void *user) {
 }
 
 static int32_t unroll_of(Walk *w, IrStmt *loop, int64_t *rest) {
-  int64_t n = 3;
+  int64_t n = 3, diff;
   *rest = -1;
+  if (w->whole && loop->op == ST_FOR && ir_is_const(loop->loop.step) && loop->loop.step->i > 0 &&
+      ir_const_diff(w->k, at_iteration(w, loop->loop.hi), at_iteration(w, loop->loop.lo), &diff)) {
+    *rest = 0;
+    return (int32_t)min_i64(ceil_div(max_i64(diff, 0), loop->loop.step->i), MAX_WHOLE);
+  }
   if (loop->op == ST_FOR) {
     Modulus m = {loop->loop.var, 1};
     ir_walk(&loop->body, find_modulus_stmt, &m);
     n = min_i64(max_i64(3, m.modulus + 1), MAX_UNROLL);
-    int64_t diff;
     if (ir_is_int(loop->loop.step, 1) && ir_const_diff(w->k, loop->loop.hi, loop->loop.lo, &diff)) {
       n = max_i64(0, min_i64(n, diff));
       *rest = max_i64(diff - n, 0);
@@ -258,12 +264,12 @@ static void find_deps(Walk *w, uint32_t at) {
 
 static void push(Walk *w, EventKind kind, IrStmt *s, uint32_t entry, int32_t arg) {
   Event e = {(uint8_t)kind, s, entry, arg};
-  if (w->t->events.len > MAX_EVENTS) w->t->too_long = true;
+  if (w->t->events.len > (w->whole ? MAX_WHOLE : MAX_EVENTS)) w->t->too_long = true;
   else vec_push(w->p->arena, &w->t->events, e);
 }
 
 static Entry *new_entry(Walk *w, IrStmt *s, Pipe pipe) {
-  Entry e = {.stmt = s, .pipe = pipe, .depth = w->depth};
+  Entry e = {.stmt = s, .pipe = pipe, .maybe = w->maybe > 0, .depth = w->depth};
   memcpy(e.loop, w->loop, sizeof e.loop);
   memcpy(e.iter, w->iter, sizeof e.iter);
   vec_push(w->p->arena, &w->t->entries, e);
@@ -305,6 +311,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
   push(w, EV_LOOP_BEGIN, s, 0, 0);
   w->loop[w->depth] = s;
   w->depth++;
+  w->maybe += s->op == ST_WHILE;
   for (int32_t i = 0; i < n && !w->t->too_long; i++) {
     w->iter[w->depth - 1] = i;
     w->rest[w->depth - 1] = i == n - 1 ? rest : 0;
@@ -312,17 +319,51 @@ static void walk_loop(Walk *w, IrStmt *s) {
     walk_block(w, &s->body);
   }
   w->depth--;
+  w->maybe -= s->op == ST_WHILE;
   push(w, EV_LOOP_END, s, 0, maybe_none);
 }
 
-static void walk_stmt(Walk *w, IrStmt *s) {
-  if (s->op == ST_ALLOC || ir_is_say(s)) return;
-  if (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG || s->op == ST_BARRIER) {
-    int64_t id = -1;
-    if (s->op != ST_BARRIER && !known(at_iteration(w, s->sync.id), &id)) id = -1;
-    push(w, EV_HAND, s, 0, (int32_t)id);
+/* Is the condition known in this iteration? */
+static bool decided(Walk *w, IrExpr *cond, int64_t *taken) {
+  for (int i = 0; i < w->depth; i++) {
+    const IrStmt *l = w->loop[i];
+    if (l->op == ST_FOR && l->loop.lo->op != EX_INT && ir_expr_uses(cond, l->loop.var)) return false;
+  }
+  return known(at_iteration(w, cond), taken);
+}
+
+static void walk_if(Walk *w, IrStmt *s) {
+  int64_t taken = 0;
+  bool sure = w->whole && decided(w, s->test.cond, &taken), all = true;
+  for (int i = 0; i < w->depth; i++) all &= w->rest[i] == 0;
+  w->maybe += !(sure && all); /* in an iteration that stands for others, a flag of one branch says nothing of them */
+  if (sure && all) {
+    walk_block(w, taken ? &s->body : &s->alt);
     return;
   }
+  push(w, EV_IF_BEGIN, s, 0, 0);
+  walk_block(w, &s->body);
+  push(w, EV_ELSE, s, 0, 0);
+  walk_block(w, &s->alt);
+  push(w, EV_IF_END, s, 0, 0);
+  w->maybe--;
+}
+
+static bool walk_sync(Walk *w, IrStmt *s) {
+  bool cross = s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT || s->op == ST_SYNC_ALL;
+  bool flag = s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG;
+  if (!cross && !flag && s->op != ST_BARRIER) return false;
+  int64_t id = -1;
+  w->t->crossed |= cross;
+  w->t->doubt |= w->maybe > 0 || (cross && !w->whole);
+  if (flag && !known(at_iteration(w, s->sync.id), &id)) w->t->doubt = true, id = -1;
+  if (!cross || w->whole) push(w, EV_HAND, s, 0, (int32_t)id);
+  return true;
+}
+
+static void walk_stmt(Walk *w, IrStmt *s) {
+  if (s->op == ST_ALLOC || ir_is_say(s) || walk_sync(w, s)) return;
+  w->t->doubt |= s->op == ST_BREAK || s->op == ST_CONTINUE;
   push(w, EV_BEFORE, s, 0, 0);
   Loads l = {w, NULL, s};
   ir_stmt_exprs(s, add_loads, &l);
@@ -343,11 +384,7 @@ static void walk_stmt(Walk *w, IrStmt *s) {
     }
     commit(w, e);
   } else if (s->op == ST_IF) {
-    push(w, EV_IF_BEGIN, s, 0, 0);
-    walk_block(w, &s->body);
-    push(w, EV_ELSE, s, 0, 0);
-    walk_block(w, &s->alt);
-    push(w, EV_IF_END, s, 0, 0);
+    walk_if(w, s);
   } else if (s->op == ST_FOR || s->op == ST_WHILE) {
     walk_loop(w, s);
   }
@@ -358,8 +395,8 @@ static void walk_block(Walk *w, IrBlock *b) {
   for (IrStmt *s = b->first; s && !w->t->too_long; s = s->next) walk_stmt(w, s);
 }
 
-void sync_trace(PassCtx *p, IrStmt *side, Trace *out) {
-  Walk w = {.p = p, .k = p->k, .t = out};
+void sync_trace(PassCtx *p, IrStmt *side, bool whole, Trace *out) {
+  Walk w = {.p = p, .k = p->k, .t = out, .whole = whole};
   memset(out, 0, sizeof *out);
   vec_push(p->arena, &out->entries, (Entry){0});
   walk_block(&w, &side->body);

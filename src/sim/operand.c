@@ -118,12 +118,11 @@ static bool view_of(Core *c, const Inst *i, const Operand *o, View *v, bool *emp
   return true;
 }
 
-/* Does the instruction mean as many elements in operand `in` as in its result, whatever the other operands are? The two
- * sides of a transfer do, and two parts of one buffer; another vector operand may be a row that serves no rows at all. */
+/* Does the instruction mean as many elements in operand `in` as in its result? The two sides of a transfer do, and two
+ * parts of one buffer; another vector operand may be a row that serves no rows at all. */
 static bool same_extent(const Inst *i, int in) {
-  bool transfer = i->n_args == 2 && (i->pipe == PIPE_MTE1 || i->pipe == PIPE_MTE2 || i->pipe == PIPE_MTE3 ||
-                                     i->pipe == PIPE_FIX);
-  return i->arg[in].buf && i->arg[i->n_in].buf && (transfer || i->arg[in].buf == i->arg[i->n_in].buf);
+  bool dma = i->pipe == PIPE_MTE1 || i->pipe == PIPE_MTE2 || i->pipe == PIPE_MTE3 || i->pipe == PIPE_FIX;
+  return i->arg[in].buf && i->arg[i->n_in].buf && ((dma && i->n_args == 2) || i->arg[in].buf == i->arg[i->n_in].buf);
 }
 
 /* An instruction of which one side only is empty does nothing, and says so nowhere. */
@@ -133,10 +132,10 @@ static bool half_empty(Core *c, const Inst *i, const bool *empty) {
   if (in == out || i->n_args == out) return false;
   if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return true;
   Arena *a = &c->m->arena;
+  const char *operand = arena_printf(a, "%%%s", arg_buf(c, i, in)->ir->name);
   Fault *f = fault(c, DIAG_SIM_OPERAND, i->stmt, NULL,
                    "`%s` does nothing: %s has no elements here, but %s has some (%s)", inst_text(a, c, i->stmt),
-                   empty[out] ? "its result" : arena_printf(a, "%%%s", arg_buf(c, i, in)->ir->name),
-                   empty[out] ? arena_printf(a, "%%%s", arg_buf(c, i, in)->ir->name) : "its result", where(a, c));
+                   empty[out] ? "its result" : operand, empty[out] ? operand : "its result", where(a, c));
   if (f) fault_fix(c, f, "give both the same extents; clamp both in the same way where the tail is short");
   return true;
 }
