@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures tlc against numpy and prints ratios: both sides of a ratio are taken in turn, in one run, on the same cores.
 
-    python bench/bench.py [--rounds N] [--json FILE] [PART...]  parts: gemm add checks compile errors import wheel
+    python bench/bench.py [--rounds N] [--json FILE] [PART...]
+                                            parts: gemm add checks clock timed compile errors import wheel
 
 `goal` is what the project set out for; nothing here is asserted. A ratio is of the best times over all rounds, since
 whatever else runs on the machine only ever adds time."""
@@ -44,7 +45,7 @@ class Table:
         print(f"{'':<58} {'ours':>12} {'against':>14} {'ratio':>8}  goal")
 
 
-def best_in_turn(rounds, *functions):
+def best_in_turn(rounds, *functions, clock=time.perf_counter):
     """The best time of each; every round runs each of them once, after a rest in which threads of the others stop
     spinning."""
     best = [float("inf")] * len(functions)
@@ -53,9 +54,9 @@ def best_in_turn(rounds, *functions):
     for _ in range(rounds):
         for i, f in enumerate(functions):
             time.sleep(0.05)
-            began = time.perf_counter()
+            began = clock()
             f()
-            best[i] = min(best[i], time.perf_counter() - began)
+            best[i] = min(best[i], clock() - began)
     return best
 
 
@@ -84,21 +85,21 @@ def gemm_whole_rows(M, N, K):
     return gemm_simple
 
 
-def gemm_pipelined(M, N, K, tile=128, step=64):
-    """Tiles of 128 x 128 with a pipelined loop over K."""
+def gemm_pipelined(M, N, K, tile=128, step=64, wide=128):
+    """Tiles of 128 x `wide` with a pipelined loop over K."""
 
     @T.prim_func
     def gemm(A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")):
-        with T.Kernel(T.ceildiv(N, tile), T.ceildiv(M, tile), threads=128) as (bx, by):
+        with T.Kernel(T.ceildiv(N, wide), T.ceildiv(M, tile), threads=128) as (bx, by):
             a = T.alloc_shared((tile, step), "float16")
-            b = T.alloc_shared((step, tile), "float16")
-            c = T.alloc_fragment((tile, tile), "float32")
+            b = T.alloc_shared((step, wide), "float16")
+            c = T.alloc_fragment((tile, wide), "float32")
             T.clear(c)
             for k in T.Pipelined(T.ceildiv(K, step), num_stages=2):
                 T.copy(A[by * tile, k * step], a)
-                T.copy(B[k * step, bx * tile], b)
+                T.copy(B[k * step, bx * wide], b)
                 T.gemm(a, b, c)
-            T.copy(c, C[by * tile, bx * tile])
+            T.copy(c, C[by * tile, bx * wide])
 
     return gemm
 
@@ -163,6 +164,48 @@ def rmsnorm_rows(rows, n=512):
     return norm
 
 
+def flash(tokens, dim=128, block=128):
+    """Attention forward of one head with a running softmax: both sides of the chip."""
+    scale = dim**-0.5
+    shape = (tokens, dim)
+
+    @T.prim_func
+    def flash(Q: T.Tensor(shape, "float16"), K: T.Tensor(shape, "float16"), V: T.Tensor(shape, "float16"),
+              O: T.Tensor(shape, "float16")):  # fmt: skip
+        with T.Kernel(T.ceildiv(tokens, block)) as bx:
+            q, k, v = (T.alloc_shared((block, dim), "float16") for _ in range(3))
+            p = T.alloc_shared((block, block), "float16")
+            s = T.alloc_fragment((block, block), "float32")
+            o = T.alloc_fragment((block, dim), "float32")
+            m, before, r, total, part = (T.alloc_fragment((block,), "float32") for _ in range(5))
+            T.copy(Q[bx * block, 0], q)
+            T.fill(o, 0)
+            T.fill(total, 0)
+            T.fill(m, -1e30)
+            for j in T.Pipelined(T.ceildiv(tokens, block), num_stages=2):
+                T.copy(K[j * block, 0], k)
+                T.gemm(q, k, s, transpose_B=True, clear_accum=True)
+                T.copy(m, before)
+                T.reduce_max(s, m, dim=1, clear=False)
+                for i in T.Parallel(block):
+                    r[i] = T.exp((before[i] - m[i]) * scale)
+                for i, c in T.Parallel(block, block):
+                    s[i, c] = T.exp((s[i, c] - m[i]) * scale)
+                T.reduce_sum(s, part, dim=1)
+                for i in T.Parallel(block):
+                    total[i] = total[i] * r[i] + part[i]
+                T.copy(s, p)
+                for i, c in T.Parallel(block, dim):
+                    o[i, c] = o[i, c] * r[i]
+                T.copy(V[j * block, 0], v)
+                T.gemm(p, v, o)
+            for i, c in T.Parallel(block, dim):
+                o[i, c] = o[i, c] / total[i]
+            T.copy(o, O[bx * block, 0])
+
+    return flash
+
+
 # ---- parts ------------------------------------------------------------------------------------------------------
 
 
@@ -199,26 +242,80 @@ def bench_add(table, rounds):
     table.row("add of 2^24 f32, checks on", ms(checked), ms(add), f"{checked / add:.2f}")
 
 
-def bench_checks(table, rounds):
-    """The same kernel with and without checks, on one host thread."""
+def timed_cases():
+    """(name, kernel, tensors, how much checks may cost)"""
     rng = np.random.default_rng(0)
 
     def tensor(dtype, *shape):
         return rng.standard_normal(shape, dtype=np.float32).astype(dtype)
 
     f16, f32 = np.float16, np.float32
-    cases = (("add of 2^22 f32", vector_add(1 << 22), [tensor(f32, 1 << 22) for _ in range(3)], "<= 4"),
-             ("softmax 4096 x 1024 f32", softmax(4096), [tensor(f32, 4096, 1024) for _ in range(2)], "<= 4"),
-             ("rmsnorm 2048 x 512 f16, by rows", rmsnorm_rows(2048),
-              [tensor(f16, 2048, 512) for _ in range(2)], "<= 4"),
-             ("512^3 f16 GEMM, whole K", gemm_whole_rows(512, 512, 512),
-              [tensor(f16, 512, 512), tensor(f16, 512, 512), tensor(f32, 512, 512)], "<= 2"),
-             ("1024^3 f16 GEMM, K in steps", gemm_pipelined(1024, 1024, 1024),
-              [tensor(f16, 1024, 1024), tensor(f16, 1024, 1024), tensor(f32, 1024, 1024)], "<= 2"))
-    for name, make, tensors, goal in cases:
+    return (("add of 2^22 f32", vector_add(1 << 22), [tensor(f32, 1 << 22) for _ in range(3)], "<= 4"),
+            ("softmax 4096 x 1024 f32", softmax(4096), [tensor(f32, 4096, 1024) for _ in range(2)], "<= 4"),
+            ("rmsnorm 2048 x 512 f16, by rows", rmsnorm_rows(2048),
+             [tensor(f16, 2048, 512) for _ in range(2)], "<= 4"),
+            ("512^3 f16 GEMM, whole K", gemm_whole_rows(512, 512, 512),
+             [tensor(f16, 512, 512), tensor(f16, 512, 512), tensor(f32, 512, 512)], "<= 2"),
+            ("1024^3 f16 GEMM, K in steps", gemm_pipelined(1024, 1024, 1024),
+             [tensor(f16, 1024, 1024), tensor(f16, 1024, 1024), tensor(f32, 1024, 1024)], "<= 2"))
+
+
+def bench_checks(table, rounds):
+    """The same kernel with and without checks, on one host thread."""
+    for name, make, tensors, goal in timed_cases():
         on, off = (tilelang.compile(make, checks=c, threads=1) for c in (True, False))
         checked, fast = best_in_turn(rounds, lambda: on(*tensors), lambda: off(*tensors))
         table.row(f"{name}: checks on, against off", ms(checked), ms(fast), f"{checked / fast:.2f}", goal)
+
+
+CLOCK = """
+import resource, sys, time, warnings
+sys.path.insert(0, {bench!r})
+warnings.simplefilter("ignore")
+import bench, tilelang
+kernel = tilelang.compile({make})
+p = kernel.profile()
+best = float("inf")
+for _ in range({rounds}):
+    began = time.process_time()
+    kernel._program.time(p._values)
+    best = min(best, time.process_time() - began)
+print(best, p.instructions, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def bench_clock(table, rounds):
+    """Time without data, on one host core: CPU seconds, so that what else runs here does not count; each kernel in a
+    process of its own, whose whole memory is told."""
+    cases = (("4096^3 GEMM, tiles of 128 x 256 x 64", "bench.gemm_pipelined(4096, 4096, 4096, wide=256)", "< 0.5 s"),
+             ("flash attention forward, 32 K tokens", "bench.flash(32768)", "< 5 s"))
+    for name, make, goal in cases:
+        code = CLOCK.format(bench=str(ROOT / "bench"), make=make, rounds=min(rounds, 5))
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        seconds, instructions, memory = (float(x) for x in out.split())
+        table.row(f"clock: {name}", ms(seconds), goal=goal)
+        table.row("  instructions a second", f"{instructions / seconds / 1e6:.1f} M", goal=">= 5 M")
+        table.row("  memory of the process", f"{memory / 1e6:.0f} MB", goal="< 200 MB")
+
+
+def bench_timed(table, rounds):
+    """A run with numbers and time (kernel.profile(*tensors) without its report) against one with numbers alone; checks
+    on, one thread, CPU time."""
+    for name, make, tensors, _ in timed_cases():
+        kernel = tilelang.compile(make, checks=True, threads=1)
+        kernel(*tensors)
+        values = [(t.ctypes.data, t.shape) for t in tensors]
+        program = kernel._program
+
+        def run():
+            program.sim(values, threads=1)
+
+        def both():
+            program.sim(values, threads=1, record=True)
+            program.time(values, follow=True)
+
+        plain, timed = best_in_turn(rounds, run, both, clock=time.process_time)
+        table.row(f"{name}: numbers and time", ms(timed), ms(plain), f"{timed / plain:.2f}", "<= 1.3")
 
 
 def bench_compile(table, rounds):
@@ -340,8 +437,8 @@ def bench_wheel(table, rounds):
     table.row("  unpacked", f"{inside / 1e6:.2f} MB")
 
 
-PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "compile": bench_compile, "errors": bench_errors,
-         "import": bench_import, "wheel": bench_wheel}
+PARTS = {"gemm": bench_gemm, "add": bench_add, "checks": bench_checks, "clock": bench_clock, "timed": bench_timed,
+         "compile": bench_compile, "errors": bench_errors, "import": bench_import, "wheel": bench_wheel}
 
 
 def blas_name():

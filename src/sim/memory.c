@@ -93,33 +93,38 @@ static int64_t write_back(Memory *m) {
 
 typedef struct { int64_t touched, missing, dirtied, lines, pieces; } Touched; /* bytes; lines asked for, and missed */
 
-/* One run of bytes: what of it is not there; now it is. */
-static void touch_run(Memory *m, uint32_t *line, int64_t at, int64_t len, bool write, Touched *out) {
+/* Bytes `from` to `to` of one line: what of it is not there; now it is. */
+static inline void touch_line(Memory *m, uint32_t *line, uint32_t from, uint32_t to, bool write, Touched *out) {
   static const uint8_t sectors[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}; /* bits of the index */
-  int64_t first = at / LINE, last = (at + len - 1) / LINE;
-  uint32_t now = stamp_now(m);
-  for (int64_t i = first; i <= last; i++) {
-    int64_t from = i == first ? at % LINE : 0, to = i == last ? (at + len - 1) % LINE + 1 : LINE;
-    uint32_t lo = (uint32_t)(from / SECTOR), hi = (uint32_t)((to - 1) / SECTOR);
-    uint32_t want = SECTORS >> (3 - hi) & SECTORS << lo, w = line[i];
-    bool there = w >> STAMP_SHIFT && ((now - (w >> STAMP_SHIFT)) << STAMP_SHIFT >> STAMP_SHIFT) < m->capacity;
-    if (!there) {
-      w = 0;
-      m->filled++;
-      now = stamp_now(m);
-    }
-    int64_t bytes = sectors[want] * SECTOR, miss = sectors[want & ~w] * SECTOR;
-    if ((from % SECTOR || to % SECTOR) && m->unaligned > SECTOR) { /* fetched whole, unless the whole line is there */
-      bytes = max_i64(bytes, m->unaligned);
-      if ((w & SECTORS) != SECTORS) miss = bytes;
-    }
-    out->touched += bytes;
-    out->missing += miss;
-    out->pieces += miss > 0;
-    if (write && !(w & WRITTEN)) out->dirtied += bytes;
-    line[i] = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | want | (write ? WRITTEN : 0);
+  uint32_t now = stamp_now(m), w = *line, lo = from / SECTOR, hi = (to - 1) / SECTOR;
+  uint32_t want = SECTORS >> (3 - hi) & SECTORS << lo;
+  if (!(w >> STAMP_SHIFT) || ((now - (w >> STAMP_SHIFT)) << STAMP_SHIFT >> STAMP_SHIFT) >= m->capacity) {
+    w = 0;
+    m->filled++;
+    now = stamp_now(m);
   }
-  out->lines += last - first + 1;
+  int64_t bytes = sectors[want] * SECTOR, miss = sectors[want & ~w] * SECTOR;
+  if ((from | to) % SECTOR && m->unaligned > SECTOR) { /* fetched whole, unless the whole line is there */
+    bytes = max_i64(bytes, m->unaligned);
+    if ((w & SECTORS) != SECTORS) miss = bytes;
+  }
+  out->touched += bytes;
+  out->missing += miss;
+  out->pieces += miss > 0;
+  if (write && !(w & WRITTEN)) out->dirtied += bytes;
+  *line = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | want | (write ? WRITTEN : 0);
+}
+
+/* A run of bytes, line by line. */
+static void touch_run(Memory *m, uint32_t *line, uint64_t at, uint64_t len, bool write, Touched *out) {
+  uint64_t first = at / LINE, last = (at + len - 1) / LINE;
+  uint32_t from = (uint32_t)(at % LINE), end = (uint32_t)((at + len - 1) % LINE) + 1;
+  for (uint64_t i = first; i < last; i++) {
+    touch_line(m, &line[i], from, LINE, write, out);
+    from = 0;
+  }
+  touch_line(m, &line[last], from, end, write, out);
+  out->lines += (int64_t)(last - first) + 1;
 }
 
 /* ---- sharing -------------------------------------------------------------------------------------------- */
@@ -166,57 +171,57 @@ static void join(Memory *m, int32_t number, Tick now) {
   f->since = now;
   f->rate = 0;
   c->flow[c->n++] = number;
-  share(m, f->via, now);
+  c->stale = true;
 }
 
-/* The most that a flow can get now. True: that is another rate than before. */
-static bool set_cap(const Memory *m, Flow *f) {
-  int64_t most = min_i64(f->path_cap, f->alone_cap * f->together), before = f->cap;
+/* New shares on the ways that something has changed on. */
+static void settle(Memory *m, Tick now) {
+  for (int via = 0; via < VIA_COUNT; via++) {
+    if (m->channel[via].stale) share(m, via, now);
+    m->channel[via].stale = false;
+  }
+}
+
+/* The most that a flow can get now. */
+static void set_cap(Memory *m, Flow *f) {
+  int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
   if (f->part >= 0) most = min_i64(most, max_i64(m->part_pieces / f->crowd * f->bytes / f->lines, 1));
+  m->channel[f->via].stale |= most != f->cap;
   f->cap = most;
-  return most != before;
 }
 
 /* All flows that read pieces of lines from the same part of L2 as f share what it gives. */
-static void crowd(Memory *m, const Flow *f, Tick now) {
+static void crowd(Memory *m, const Flow *f) {
   int32_t n = 0;
   if (f->part < 0 || m->free) return;
   for (int via = 0; via < VIA_COUNT; via++)
     for (int32_t i = 0; i < m->channel[via].n; i++) n += m->flow[m->channel[via].flow[i]].part == f->part;
-  for (int via = 0; via < VIA_COUNT; via++) {
-    bool changed = false;
+  for (int via = 0; via < VIA_COUNT; via++)
     for (int32_t i = 0; i < m->channel[via].n; i++) {
       Flow *o = &m->flow[m->channel[via].flow[i]];
       if (o->part != f->part) continue;
       o->crowd = n;
-      changed |= set_cap(m, o);
+      set_cap(m, o);
     }
-    if (changed) share(m, via, now);
-  }
 }
 
 /* All flows that read the same place as f now ask HBM for it together, and none is done before the first of them,
  * which brings it. */
-static void meet(Memory *m, int32_t number, Tick now) {
+static void meet(Memory *m, int32_t number) {
   Flow *f = &m->flow[number];
-  int32_t same[VIA_COUNT][MOST_TOGETHER], n[VIA_COUNT] = {0};
+  int32_t same[MOST_TOGETHER], n = 0;
   if (f->write || m->free) return;
   for (int via = 0; via < VIA_COUNT; via++)
-    for (int32_t i = 0; i < m->channel[via].n && n[via] < MOST_TOGETHER; i++) {
+    for (int32_t i = 0; i < m->channel[via].n && n < MOST_TOGETHER; i++) {
       int32_t other = m->channel[via].flow[i];
       Flow *o = &m->flow[other];
       if (o->write || o->buf != f->buf || o->at != f->at) continue;
-      same[via][n[via]++] = other;
+      same[n++] = other;
       if (other != number && via == VIA_HBM && f->behind < 0) f->behind = other, o->followers++;
     }
-  if (n[VIA_HBM] + n[VIA_L2] < 2) return;
-  for (int via = 0; via < VIA_COUNT; via++) {
-    bool changed = false;
-    for (int32_t i = 0; i < n[via]; i++) {
-      m->flow[same[via][i]].together = n[VIA_HBM] + n[VIA_L2];
-      changed |= set_cap(m, &m->flow[same[via][i]]);
-    }
-    if (changed) share(m, via, now);
+  for (int32_t i = 0; i < n && n > 1; i++) {
+    m->flow[same[i]].together = n;
+    set_cap(m, &m->flow[same[i]]);
   }
 }
 
@@ -240,7 +245,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   Flow *f = &m->flow[number];
   Touched x = {0};
   for (int64_t r = 0; r < t->rows; r++)
-    touch_run(m, m->line[t->buf], t->at + r * t->pitch, t->run, t->write, &x);
+    touch_run(m, m->line[t->buf], (uint64_t)(t->at + r * t->pitch), (uint64_t)t->run, t->write, &x);
   if (x.dirtied) note_dirty(k, x.dirtied);
   int64_t back = write_back(m), miss = x.missing;
   if (m->all_hit || t->write) miss = 0; /* a write needs nothing from HBM */
@@ -266,8 +271,9 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   if (m->free) f->work = f->next_work = 0;
   join(m, number, now);
-  meet(m, number, now);
-  crowd(m, f, now);
+  meet(m, number);
+  crowd(m, f);
+  settle(m, now);
 }
 
 Tick memory_next(const Memory *m, int *channel) {
@@ -283,21 +289,19 @@ bool memory_step(Clock *k, int channel, int32_t *number) {
   Flow *f = &m->flow[*number];
   memmove(&c->flow[c->first], &c->flow[c->first + 1], sizeof *c->flow * (size_t)(c->n - c->first - 1));
   c->n--;
-  share(m, channel, now);
+  c->stale = true;
   if (channel == VIA_HBM && f->followers) release(m, *number, now);
-  if (f->next_work > 0) {
+  bool more = f->next_work > 0;
+  if (more) {
     f->via = VIA_L2;
     f->work = f->next_work << RATE_BITS;
     f->next_work = 0;
     join(m, *number, now);
-    return false;
+  } else {
+    f->waits = f->behind >= 0;
+    f->active = f->waits;
+    crowd(m, f);
   }
-  if (f->behind >= 0) {
-    f->waits = true;
-    crowd(m, f, now);
-    return false;
-  }
-  f->active = false;
-  crowd(m, f, now);
-  return true;
+  settle(m, now);
+  return !more && !f->waits;
 }

@@ -397,15 +397,55 @@ static bool known_element(const Sim *s, const Element *el) {
   return b->space == SPACE_GM && b->gm && !b->written;
 }
 
-/* Which elements a timed run has to be told. True: there are any. */
-static bool mark_kept(Sim *s) {
-  bool any = false;
-  for (int side = 0; side < 2; side++)
-    for (int32_t i = 0; s->prog[side].code && i < s->prog[side].n_elem; i++) {
-      Element *el = &s->prog[side].elem[i];
-      el->kept = !el->is_store && !el->peek && !known_element(s, el);
-      any |= el->kept;
+static void need(bool *needed, int32_t reg) {
+  if (reg != NO_REG) needed[reg] = true;
+}
+
+/* Registers that decide what runs when, how much, and where: those of jumps, sizes, places, flags, and all that these
+ * are made of. */
+static bool *needed_registers(Run *r, const Program *p) {
+  bool *needed = arena_array(&r->arena, bool, p->n_reg + 1);
+  for (int32_t i = 0; i < p->n_inst; i++) {
+    const Inst *x = &p->inst[i];
+    need(needed, x->id_reg);
+    for (int a = 0; a < x->n_args; a++)
+      for (int d = 0; x->arg[a].buf && d < r->sim.buf[x->arg[a].buf].rank; d++)
+        need(needed, x->arg[a].off[d]), need(needed, x->arg[a].ext[d]);
+  }
+  for (int32_t i = 0; i < p->n_elem; i++)
+    for (int d = 0; d < r->sim.buf[p->elem[i].buf].rank; d++) need(needed, p->elem[i].idx[d]);
+  for (bool again = true; again;) {
+    again = false;
+    for (int32_t i = 0; i < p->n_code; i++) {
+      const Code *q = &p->code[i];
+      int32_t from[3] = {NO_REG, NO_REG, NO_REG};
+      if (q->op == C_JZ || q->op == C_JNZ) from[0] = q->a;
+      else if (q->op == C_LOOP) from[0] = q->a, from[1] = q->b, from[2] = q->d;
+      else if (q->op == C_STEP) from[0] = needed[q->d] ? q->b : NO_REG;
+      else if (q->op == C_MOV || q->op == C_CAST || q->op == C_BITS) from[0] = needed[q->d] ? q->a : NO_REG;
+      else if (q->op >= C_INT && needed[q->d]) from[0] = q->a, from[1] = q->b;
+      for (int f = 0; f < 3; f++) {
+        if (from[f] == NO_REG || needed[from[f]]) continue;
+        needed[from[f]] = again = true;
+      }
     }
+  }
+  return needed;
+}
+
+/* Which elements a timed run has to be told. True: there are any. */
+static bool mark_kept(Run *r) {
+  bool any = false;
+  for (int side = 0; side < 2; side++) {
+    const Program *p = &r->sim.prog[side];
+    if (!p->code || !p->n_elem) continue;
+    const bool *needed = needed_registers(r, p);
+    for (int32_t i = 0; i < p->n_code; i++) {
+      const Code *q = &p->code[i];
+      if (q->op != C_LOAD || !needed[q->d] || known_element(&r->sim, &p->elem[q->a])) continue;
+      p->elem[q->a].kept = any = true;
+    }
+  }
   return any;
 }
 
@@ -415,7 +455,7 @@ static void begin_values(Run *r) {
   if (!r->opt->record) return;
   s->values = arena_new(r->opt->record, SimValues);
   *s->values = (SimValues){.blocks = s->blocks, .cores = s->cores_per_block};
-  if (mark_kept(s)) s->values->reads = arena_array(r->opt->record, Reads, s->blocks * s->cores_per_block);
+  if (mark_kept(r)) s->values->reads = arena_array(r->opt->record, Reads, s->blocks * s->cores_per_block);
   r->result->values = s->values;
 }
 
@@ -593,7 +633,7 @@ static void time_all(Run *r) {
   const SimValues *follow = r->time_opt->follow;
   if (follow && follow->blocks == s->blocks && follow->cores == s->cores_per_block) {
     s->values = (SimValues *)follow; /* read only: the clock takes from it */
-    mark_kept(s);
+    mark_kept(r);
   } else if (!data_known(r)) {
     r->ok = false;
     return;

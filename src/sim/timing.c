@@ -100,7 +100,7 @@ static Tick flag_pop(TimeFlag *f, int32_t *from) {
 
 static TimeFlag *flag_of(Clock *k, TimeCore *t, const Inst *i, int64_t id) {
   int n = k->arch.n_flags;
-  return id < 0 || id >= n ? NULL : &t->flag[(i->src * CORE_PIPES + i->dst) * n + id];
+  return id < 0 || id >= n ? NULL : &t->flag[t->pair[i->src * CORE_PIPES + i->dst] * n + id];
 }
 
 static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arch.n_cross_flags; }
@@ -386,8 +386,8 @@ static void start_block(Clock *k, Group *g, Tick at) {
     core_begin(c, g->block);
     c->steps = t->steps = 0;
     if (!t->blocks++) t->start = at;
-    memset(t->flag, 0, sizeof *t->flag * (size_t)(CORE_PIPES * CORE_PIPES * k->arch.n_flags));
-    memset(t->cross, 0, sizeof *t->cross * (size_t)(k->arch.n_cross_flags * (1 + CROSS_MODES)));
+    for (int32_t f = 0; f < t->n_flags; f++) t->flag[f].head = t->flag[f].n = 0;
+    for (int32_t f = 0; f < t->n_cross; f++) t->cross[f].head = t->cross[f].n = 0;
     for (int p = 0; p < CORE_PIPES; p++) {
       TimePipe *q = &t->pipe[p];
       idle(t, p, at, IDLE_START, NULL);
@@ -461,9 +461,11 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
   TimeCore *t = &k->core[index];
   *c = (Core){.m = m, .prog = prog, .index = index, .slot = group, .vid = vid, .time = t, .state = S_DONE};
   c->reg = arena_array(k->arena, Reg, prog->n_reg);
-  *t = (TimeCore){.clock = k, .group = group};
-  t->flag = arena_array(k->arena, TimeFlag, CORE_PIPES * CORE_PIPES * k->arch.n_flags);
-  t->cross = arena_array(k->arena, TimeFlag, k->arch.n_cross_flags * (1 + CROSS_MODES));
+  *t = (TimeCore){.clock = k, .group = group, .pair = k->pair[prog->side == 'v']};
+  t->n_flags = k->n_pairs[prog->side == 'v'] * k->arch.n_flags;
+  t->n_cross = prog->cross || k->sim->prog[prog->side != 'v'].cross ? k->arch.n_cross_flags * (1 + CROSS_MODES) : 0;
+  t->flag = arena_array(k->arena, TimeFlag, t->n_flags);
+  t->cross = arena_array(k->arena, TimeFlag, t->n_cross);
   t->sent = t->cross + k->arch.n_cross_flags;
   for (int p = 0; p < CORE_PIPES; p++) {
     t->pipe[p].last = -1;
@@ -473,8 +475,20 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
   }
 }
 
+/* Numbers the pairs of pipes that flags join. */
+static void number_pairs(Clock *k, int side) {
+  const Program *p = &k->sim->prog[side];
+  memset(k->pair[side], -1, sizeof k->pair[side]);
+  for (int32_t i = 0; p->code && i < p->n_inst; i++) {
+    const Inst *x = &p->inst[i];
+    int8_t *pair = &k->pair[side][x->src * CORE_PIPES + x->dst];
+    if ((x->op == ST_SET_FLAG || x->op == ST_WAIT_FLAG) && *pair < 0) *pair = (int8_t)k->n_pairs[side]++;
+  }
+}
+
 static void set_up(Clock *k) {
   Sim *s = k->sim;
+  for (int side = 0; side < 2; side++) number_pairs(k, side);
   int32_t vectors = s->prog[1].code ? s->cores_per_block - (s->prog[0].code != NULL) : 0;
   k->m->n_cores = k->n_groups * s->cores_per_block;
   k->m->core = arena_array(k->arena, Core, k->m->n_cores);

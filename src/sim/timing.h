@@ -55,6 +55,7 @@ typedef struct {
   int32_t *flow, n;    /* under way, by number */
   Tick next;           /* when the first of them ends */
   int32_t first;
+  bool stale;          /* shares are to be made anew */
 } Channel;
 
 typedef struct { uint32_t stamp; int64_t bytes; } Dirty;
@@ -128,7 +129,9 @@ typedef struct TimeCore {
   struct Clock *clock;
   int32_t group;
   TimePipe pipe[CORE_PIPES]; /* of S: free, done, mark, last only */
-  TimeFlag *flag;            /* [src][dst][id] */
+  const int8_t *pair;        /* [src][dst]: number of a pair of pipes that the program joins by flags, or -1 */
+  TimeFlag *flag;            /* [pair][id] */
+  int32_t n_flags, n_cross;  /* in `flag`; in `cross` and `sent` together */
   TimeFlag *cross, *sent;    /* as in Core */
   Tick blocked;              /* S: since when it waits; -1: it does not */
   int64_t steps;             /* operations of S that are paid for */
@@ -159,6 +162,8 @@ typedef struct Clock {
   TimeCore *core;      /* as m->core */
   Group *group;
   int32_t n_groups;
+  int8_t pair[2][CORE_PIPES * CORE_PIPES]; /* by side: see TimeCore */
+  int32_t n_pairs[2];
   Event *heap;
   int32_t n_heap, cap_heap;
   uint32_t seq;
