@@ -358,3 +358,11 @@ def test_a_tuned_kernel_by_its_sizes():
     assert profiler.func is kernel
     profiler.assert_allclose(lambda x: x * 2)
     assert doubled.compile(M=32, N=64, rows=4).explain() != kernel.explain()
+
+
+@pytest.mark.parametrize("supply, mean, deviation", [("Auto", 0, 3**-0.5), ("Normal", -1, 1), ("Randn", 0, 1)])
+def test_inputs_are_those_of_mainline(supply, mean, deviation):
+    from tilelang.profiler.bench import make_tensor
+
+    made = make_tensor((100, 100), T.float16, getattr(tilelang.TensorSupplyType, supply), 0).astype("float32")
+    assert abs(made.mean() - mean) < 0.05 and abs(made.std() - deviation) < 0.05

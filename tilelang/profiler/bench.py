@@ -17,7 +17,8 @@ from .profile import Profile
 
 
 class TensorSupplyType(enum.Enum):
-    """What the inputs made for a kernel hold."""
+    """What the inputs made for a kernel hold, as in mainline: of floats, Uniform and Auto are even from -1 to 1, Normal
+    has the mean -1 and Randn 0, both the deviation 1."""
 
     Integer, Uniform, Normal, Randn, Zero, One, Auto = range(1, 8)
 
@@ -102,7 +103,10 @@ def make_tensor(shape, dtype, supply, seed, kind="numpy"):
     elif supply is TensorSupplyType.One:
         made = numpy.ones(shape)
     elif dtype.is_float and supply is not TensorSupplyType.Integer:
-        made = rng.uniform(-1, 1, shape) if supply is TensorSupplyType.Uniform else rng.standard_normal(shape)
+        even = supply in (TensorSupplyType.Uniform, TensorSupplyType.Auto)
+        made = rng.uniform(-1, 1, shape) if even else rng.standard_normal(shape)
+        if supply is TensorSupplyType.Normal:
+            made -= 1
     else:
         made = rng.integers(0 if dtype.startswith(("u", "b")) else -2, 2 if dtype == "bool" else 3, shape)
     made = made.astype(target)
