@@ -178,10 +178,26 @@ static bool narrow(IrStmt *s, void *user) {
   return true;
 }
 
+/* Nothing leads from L1 to UB: an operand that is copied to a tile of the vector cores is theirs, too. */
+static bool operand_is_read(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op != OP_COPY) return true;
+  const IrBuf *from = s->args[0].region.buf, *to = s->args[1].region.buf;
+  uint32_t *uses = &c->use[from->id].uses;
+  if (undeclared(from) && *uses & USE_GEMM_AB && !(*uses & CORE_USE) && c->use[to->id].uses & CORE_USE &&
+      (undeclared(to) || to->space == SPACE_UB)) {
+    *uses |= USE_VECTOR;
+    return false; /* once more: what is copied to this one may be first in the text */
+  }
+  return true;
+}
+
 bool pass_bridge(PassCtx *p) {
   ir_walk(&p->k->body, widen, p);
   ir_walk(&p->k->body, narrow, &(Ctx){.p = p, .k = p->k, .use = scope_uses(p)});
   Ctx c = {p, p->k, scope_uses(p), arena_array(p->arena, IrBuf *, p->k->bufs.len + 1), p->k->bufs.len};
+  while (!ir_walk(&p->k->body, operand_is_read, &c)) {
+  }
   ir_walk(&p->k->body, bridge_stmt, &c);
   for (uint32_t i = 1; i < c.n; i++) {
     IrBuf *b = p->k->bufs.data[i];
