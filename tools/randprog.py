@@ -432,6 +432,16 @@ def gather_mask(g, name):
     g.result(d, g.known[a])
 
 
+@emits("pack4", "unpack4")
+def pairs(g, name):
+    a = g.load("f16", (64,))
+    packed = g.alloc("i4x2", (32,))
+    g.put(f"pack4 {a.name} -> {packed.name}")
+    d = g.alloc("f16", (64,))
+    g.put(f"unpack4 {packed.name} -> {d.name}")
+    g.result(d, Known(EXACT, 0, 8))
+
+
 @emits("sort")
 def sort(g, name):
     a = g.load(g.rng.choice(FLOATS), (g.rows * g.cols,))

@@ -144,5 +144,5 @@ def test_refusals():
         kernel(np.zeros((32, 64), "int16"), np.zeros((32, 32), "int8"))
     with pytest.raises(tilelang.ArgumentError, match=r"'A' has shape \(32, 32\), wanted \(32, 64\)"):
         kernel(np.zeros((32, 16), "int8"), np.zeros((32, 32), "int8"))
-    with pytest.raises(tilelang.ArgumentError, match="int4 is not interpreted"):
+    with pytest.raises(tilelang.ArgumentError, match="with int4 is not interpreted"):
         kernel.interpret(np.zeros((32, 32), "int8"), np.zeros((32, 32), "int8"))

@@ -8,19 +8,23 @@ Functions go through float32, as the chip's do. NaN is always the one quiet NaN 
 
 import numpy as np
 
-from ..errors import ArgumentError
 from ..language.dtypes import numpy_dtype
 
 _NUMPY = {}
 
 
 def np_dtype(dtype):
-    if dtype == "int4":
-        raise ArgumentError("int4 is not interpreted: only the simulator runs it", "kernel(*args), or take int8 here")
+    """The dtype of memory; an element of int4 is a byte with two values."""
     found = _NUMPY.get(dtype)
     if found is None:
-        found = _NUMPY[dtype] = numpy_dtype(dtype)
+        found = _NUMPY[dtype] = np.dtype(np.uint8) if dtype == "int4" else numpy_dtype(dtype)
     return found
+
+
+def pairs(array):
+    """The int4 values of bytes, twice as many along the last dimension: the low half first."""
+    both = np.stack([array & 15, array >> 4], axis=-1).astype(np.int64)
+    return (both ^ 8).reshape(*array.shape[:-1], -1) - 8
 
 
 # ---- into and out of memory -----------------------------------------------------------------------------------------

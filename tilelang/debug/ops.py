@@ -7,8 +7,8 @@ in float64 and rounded once; everything else rounds like the instruction: float3
 
 import numpy as np
 
-from ..language.dtypes import float32
-from .arith import cast_tile, convert, narrow, np_dtype, widen
+from ..language.dtypes import float32, int32
+from .arith import cast_tile, convert, narrow, np_dtype, pairs, widen
 
 OPS = {}
 
@@ -430,6 +430,17 @@ def _gather_mask(o):
     o.put_run(src[chosen])
 
 
+@op("unpack4")
+def _unpack4(o):
+    o.put(narrow(pairs(o.run(0)), o.type))
+
+
+@op("pack4")
+def _pack4(o):
+    whole = np.clip(cast_tile(o.run(0), o.types[0], int32, o.attrs.get("mode", "rint")), -8, 7) & 15
+    o.put((whole[0::2] | whole[1::2] << 4).astype(np.uint8))
+
+
 def _order(score):
     """Stable order, largest first; NaN counts as largest."""
     s = score.astype(np.float64)
@@ -491,9 +502,9 @@ def _matrix(a, trans):
 
 @op("gemm", "mmad")
 def _gemm(o):
-    a, b = _matrix(o.ins[0], "trans_a" in o.attrs), _matrix(o.ins[1], "trans_b" in o.attrs)
+    a, b = (pairs(m) if t == "int4" else widen(m, t) for m, t in zip(o.ins, o.types))
     with np.errstate(all="ignore"):
-        c = widen(a, o.types[0]) @ widen(b, o.types[1])
+        c = _matrix(a, "trans_a" in o.attrs) @ _matrix(b, "trans_b" in o.attrs)
         if not o.attrs.get("init"):
             c = c + widen(o.out, o.type).reshape(c.shape)
     o.put(narrow(c, o.type))
