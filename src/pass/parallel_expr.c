@@ -588,11 +588,24 @@ static Val eval_truth(Par *v, IrExpr *cond, DType t, const IrRegion *dst) {
 
 static bool wide_or_unsigned(DType t) { return t == DT_I64 || t == DT_U64 || t == DT_U32; }
 
+/* Can the operand of a bit cast be seen under another dtype? Rows of a tile are padded to whole blocks. */
+static bool can_view(Par *v, const IrExpr *e) {
+  const IrExpr *x = e->arg[0];
+  int64_t size = dtype_size(e->type);
+  if (x->op == EX_LOAD && vector_space(x->buf->space) && par_classify(v, x->buf, x->idx, ~0u).ok) {
+    const IrExpr *row = x->buf->shape[x->buf->rank - 1];
+    return x->buf->rank == 1 || (ir_is_const(row) && row->i * size % 32 == 0);
+  }
+  bool along = par_axes_of(v, x) >> (v->n - 1) & 1;
+  return v->n == 1 || (along && v->ax[v->n - 1].cap * size % 32 == 0);
+}
+
 /* Why the operator at the top of e cannot become vector ops; NULL: it can. */
 static const char *no_vector_form(Par *v, IrExpr *e) {
   Arena *a = v->p->arena;
   if (e->op == EX_LOAD || e->type == DT_BOOL) return NULL;
-  if (e->op == EX_BITS) return "a bit cast of elements has no vector op";
+  if (e->op == EX_BITS)
+    return can_view(v, e) ? NULL : "a bit cast of rows that are not whole blocks of 32 bytes has no vector op";
   if (wide_or_unsigned(e->type) && !(e->op == EX_CAST && e->type == DT_I64))
     return arena_printf(a, "the vector unit does not compute in %s", dtype_info[e->type].name);
   bool is_int = !dtype_is_float(e->type);
@@ -636,6 +649,23 @@ static Val eval_cast(Par *v, IrExpr *e, const IrRegion *dst) {
   return emit_cast(v, a, e->type, trunc ? CAST_TRUNC : CAST_NONE, dst);
 }
 
+/* The bytes of a tile under another dtype: a view of it. */
+static Val eval_bits(Par *v, IrExpr *e) {
+  Val x = par_eval(v, e->arg[0], NULL);
+  if (x.scalar) return scalar_val(ir_bits(v->k, e->type, x.scalar));
+  IrBuf *b = x.r.buf;
+  const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
+  IrBuf *as = ir_new_buf(v->k, name, e->type, b->space, b->rank, b->shape, v->loc);
+  as->view = b->view ? b->view : b;
+  IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);
+  s->alloc.buf = as;
+  ir_append(v->allocs, s);
+  x.r.buf = as;
+  x.type = e->type;
+  x.temp = NULL; /* the tile behind it stays taken */
+  return x;
+}
+
 static Val eval_abs(Par *v, IrExpr *e, const IrRegion *dst) {
   Val a = par_eval(v, e->arg[0], dst);
   if (dtype_is_float(e->type)) return emit_unary(v, OP_ABS, a, e->type, dst);
@@ -658,6 +688,7 @@ static Val eval_tile(Par *v, IrExpr *e, const IrRegion *dst) {
   switch (e->op) {
   case EX_LOAD: return eval_load(v, e);
   case EX_CAST: return eval_cast(v, e, dst);
+  case EX_BITS: return eval_bits(v, e);
   case EX_SELECT: return eval_select(v, e, dst);
   case EX_NEG:
     return emit_binary(v, OP_MUL, par_eval(v, e->arg[0], dst), scalar_val(ir_int(v->k, e->type, -1)), e->type, dst);

@@ -97,3 +97,21 @@ def test_values_in_words(word, bits):
     w = rng.integers(info.min, info.max, (m, n), endpoint=True).astype(word)
     want = np.stack([(w.astype("int64") >> (bits * k)) & mask for k in range(size)], -1).reshape(m, n * size)
     np.testing.assert_array_equal(compiled(main)(w), want)
+
+
+def test_bits_of_elements():
+    @T.prim_func
+    def main(X: T.Tensor((8, 64), "float32"), W: T.Tensor((8, 64), "uint8"), O: T.Tensor((8, 64), "float32")):
+        with T.Kernel(1, threads=1):
+            x, w = T.alloc_ub((8, 64), "float32"), T.alloc_ub((8, 64), "uint8")
+            T.copy(X, x)
+            T.copy(W, w)
+            for i, j in T.Parallel(8, 64):
+                exponent = (T.reinterpret("int32", x[i, j] * 2.0) >> 23) & 255
+                low = T.reinterpret("int8", w[i, j] << 4) >> 4
+                x[i, j] = T.cast(exponent, "float32") + T.cast(low, "float32") * 1000.0
+            T.copy(x, O)
+
+    x, w = rng.random((8, 64), "float32") * 100, rng.integers(0, 256, (8, 64)).astype("uint8")
+    want = ((x * 2).view("int32") >> 23 & 255) + ((w << 4).view("int8") >> 4).astype("float32") * 1000
+    np.testing.assert_array_equal(compiled(main)(x, w), want)
