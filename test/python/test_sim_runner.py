@@ -479,3 +479,19 @@ def test_a_mainline_program_runs_unchanged(tmp_path):
     assert p.returncode == 0 and "tvm.tirx.IndexMap is a part of TVM" in p.stdout, p.stderr
     p = run("-m", "tilelang.sim", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_program.py", cwd=tmp_path)
     assert "1 passed, 1 skipped" in p.stdout, p.stdout + p.stderr
+
+
+def test_results_that_are_damaged(tmp_path):
+    """Lines of results.jsonl that are no results are left out; the programs run again."""
+    from tilelang.conformance import report
+
+    good = {"file": "a.py", "case": None, "status": "pass", "seconds": 1.5}
+    bad = [
+        "", "{", "1", "null", "[]", '"a.py"', "[" * 100000, '{"file": "a.py"}', json.dumps({**good, "status": "fine"}),
+        json.dumps({**good, "file": 3}), json.dumps({**good, "status": []}), json.dumps({**good, "seconds": "1"}),
+        json.dumps({**good, "seconds": float("inf")}), json.dumps({**good, "reason": 1}), json.dumps(good)[:-1],
+    ]  # fmt: skip
+    path = tmp_path / "results.jsonl"
+    path.write_bytes("\n".join([*bad, json.dumps(good), *bad]).encode() + b"\n\xff\xfe\0")
+    assert report.read(path) == [good] and report.read(tmp_path / "none") == []
+    assert "1 of 1 cases pass" in report.page(report.read(path), "folder")

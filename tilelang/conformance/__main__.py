@@ -91,15 +91,9 @@ class Run:
         return str(self.folder if self.folder.is_file() else self.folder / program.path)
 
     def load(self):
-        if not self.kept.exists():
-            return
         again = set(self.args.again)
         names = {p.path for p in self.programs}
-        for line in self.kept.read_text(encoding="utf-8").splitlines():
-            try:
-                r = json.loads(line)
-            except ValueError:
-                continue  # the line that an interruption cut short
+        for r in report.read(self.kept):
             self.results[r["file"], r.get("case")] = r
         for key, r in list(self.results.items()):
             if r["file"] in names and ("all" in again or r["status"] in again):

@@ -95,12 +95,19 @@ def child(job, result_path):
         json.dump(result, f)
 
 
-def where(path):
-    """What a program had done that was ended: {"where": a sentence, and the numbers of its record}."""
+def _read(path):
+    """The JSON of a file; None: there is none, or a full disk cut it short."""
     try:
         with open(path, encoding="utf-8") as f:
-            seen = json.load(f)
+            return json.load(f)
     except (OSError, ValueError):
+        return None
+
+
+def where(path):
+    """What a program had done that was ended: {"where": a sentence, and the numbers of its record}."""
+    seen = _read(path)
+    if seen is None:
         return {"where": "no kernel had begun"}
     n, seconds = seen["calls"], f"{seen['run_seconds']:.1f} s"
     ran = f"{n} kernel run{'s' * (n != 1)} done in {seconds}"
@@ -140,9 +147,8 @@ def one(job):
         number = os.WTERMSIG(status)
         result.update(where(kernels_path), status="crash")
         result["reason"] = f"ended by {signal.Signals(number).name}: {result['where']}"
-    elif os.path.exists(result_path):
-        with open(result_path, encoding="utf-8") as f:
-            result = json.load(f)
+    else:
+        result = _read(result_path) or result
     for path in (result_path, kernels_path):
         if os.path.exists(path):
             os.remove(path)

@@ -8,6 +8,31 @@ import os
 from .outcome import STATUSES
 
 
+def read(path):
+    """The results in a file of JSON lines. Lines that are no results are left out: an interruption or a full disk cut
+    them short, or somebody edited them; those programs run again."""
+    if not path.exists():
+        return []
+    results = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            r = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        results += [r] if isinstance(r, dict) and _is_result(r) else []
+    return results
+
+
+def _is_result(r):
+    texts = all(isinstance(r.get(k), (str, type(None))) for k in ("case", "reason", "finding"))
+    numbers = all(
+        isinstance(v := r.get(k, 0), (int, float)) and abs(v) < 1e12
+        for k in ("seconds", "run_seconds", "compile_seconds", "megabytes")
+    )
+    named = isinstance(r.get("file"), str) and isinstance(r.get("status"), str) and r["status"] in STATUSES
+    return named and texts and numbers
+
+
 def summary(results):
     """{"files": {status: n}, "cases": {status: n}}; a file counts as its worst case."""
     cases = collections.Counter(r["status"] for r in results)
