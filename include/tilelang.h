@@ -101,7 +101,13 @@ typedef struct {
 /* threads: of the host, 0: one a core. max_faults: 0: 8. schedule: 0: the usual order; else the seed of another order
  * in which the chip's pipes may run; the numbers of a correct program are the same for every seed. record: keep what
  * pipe S reads, for tl_time to follow. */
-typedef struct { int checks; int threads; int max_faults; unsigned long long schedule; int record; } TlSim;
+typedef struct {
+  int checks, threads, max_faults;
+  unsigned long long schedule;
+  int record;
+  int (*go_on)(void *user); /* NULL, or asked now and then by the calling thread: 0 stops the run, and tl_sim gives 0 */
+  void *user;
+} TlSim;
 typedef struct {
   int64_t blocks, instructions, gm_read_bytes, gm_write_bytes;
   int32_t cores_used, cores; /* of the kind the kernel runs on */

@@ -748,7 +748,13 @@ int tl_sim(TlContext *c, const TlArg *args, int n_args, const TlSim *opt, TlSimR
   if (result) memset(result, 0, sizeof *result);
   SimArg *in = run_args(c, "simulation", args, n_args, true);
   if (!in) return 0;
-  SimOptions so = {o->checks != 0, o->threads, o->max_faults, o->schedule, o->record ? &c->recorded : NULL};
+  SimOptions so = {.checks = o->checks != 0,
+                   .threads = o->threads,
+                   .max_faults = o->max_faults,
+                   .schedule = o->schedule,
+                   .record = o->record ? &c->recorded : NULL,
+                   .go_on = o->go_on,
+                   .user = o->user};
   c->values = NULL;
   arena_free(&c->recorded);
   uint32_t before = c->diags.n_errors;

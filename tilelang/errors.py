@@ -433,14 +433,17 @@ def warn(text, code=1020, at=None, fix=None, other=None):
     warnings.warn_explicit(TileLangWarning(found), TileLangWarning, file or "tilelang", line or 1)
 
 
-def names_for_people(text):
-    """%a of IR text is 'a' in Python; what stands in backticks is IR and stays."""
+def names_for_people(text, spelt=()):
+    """%a of IR text is 'a' in Python; what stands in backticks is IR and stays. `spelt`: {name of the IR text: as the
+    author wrote it}, where they differ."""
+    if spelt:
+        text = _IR_NAME.sub(lambda m: "%" + spelt.get(m[1], m[1]), text)
     parts = text.split("`")
     parts[::2] = [_IR_NAME.sub(r"'\1'", p) for p in parts[::2]]
     return "`".join(parts)
 
 
-_IR_NAME = re.compile(r"%([A-Za-z_][\w.]*\w|[A-Za-z_])")
+_IR_NAME = re.compile(r"%([^\W\d][\w.]*\w|[^\W\d])")
 
 
 def show_print(file, line, where, text):
@@ -449,7 +452,7 @@ def show_print(file, line, where, text):
     print(f"{_short(file)}:{line} {where}: {text}", end=end)
 
 
-def from_core(entries, paths, where=(None, 0, 0)):
+def from_core(entries, paths, where=(None, 0, 0), spelt=()):
     """Diagnostics of the C core; `paths` maps the file names of the IR text to files of this machine. `where` is the
     place of the kernel: what has no Python line of its own, such as a parameter, stands there."""
     out = []
@@ -460,17 +463,17 @@ def from_core(entries, paths, where=(None, 0, 0)):
         other = e.get("other")
         if other:
             other["file"] = paths.get(other.get("file"), other.get("file"))
-            other["text"] = names_for_people(other["text"])
+            other["text"] = names_for_people(other["text"], spelt)
         file = paths.get(e.get("file"), e.get("file"))
         out.append(
             Diagnostic(
                 e["code"],
-                names_for_people(e["text"]),
+                names_for_people(e["text"], spelt),
                 file,
                 e.get("line") or 0,
                 e.get("col") or 0,
                 other,
-                names_for_people(e["fix"]) if e.get("fix") else None,
+                names_for_people(e["fix"], spelt) if e.get("fix") else None,
                 e["severity"],
                 e.get("title"),
             )

@@ -296,7 +296,7 @@ class Kernel(Debugging):
     def findings(self, program):
         """What the core found in a program of this kernel, as Diagnostics; the core then forgets it."""
         builder = self.traced.builder
-        found = from_core(json.loads(program.diags_json()), builder.paths, builder.where)
+        found = from_core(json.loads(program.diags_json()), builder.paths, builder.where, builder.spelt)
         program.diags_clear()
         return found
 
@@ -528,7 +528,9 @@ class Kernel(Debugging):
             return value
         raise ArgumentError(
             f"{self._who(i)} is {what(value)}, wanted a number for {dtype}",
-            f"int(x), or {self.params[i].name}: T.float32 in the kernel" if isinstance(value, float) else "int(x)",
+            f"int(x), or {self.params[i].name}: T.float32 in the kernel"
+            if isinstance(value, float)
+            else "a Python number",
         )
 
     def _launches(self, other):

@@ -98,7 +98,7 @@ def svg(data):
             title = escape(b.label() + (f"; {b.why}" if b.why else ""))
             out.append(
                 f'<g><rect x="{x:.1f}" y="{high:.1f}" width="{w:.1f}" height="{tall:.1f}"'
-                f" fill={quoteattr(_COLOURS[n % len(_COLOURS)])} fill-opacity=\"0.85\" stroke=\"white\"/>"
+                f' fill={quoteattr(_COLOURS[n % len(_COLOURS)])} fill-opacity="0.85" stroke="white"/>'
             )
             if tall >= 11 and w >= 7 * len(b.name):
                 out.append(f'<text x="{x + 3:.1f}" y="{high + tall / 2 + 4:.1f}" fill="white">{escape(b.name)}</text>')

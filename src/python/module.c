@@ -135,7 +135,7 @@ static PyObject *program_export(Program *p, PyObject *args) {
   return PyBool_FromLong(ok);
 }
 
-/* Lets the user interrupt a build. */
+/* Lets the user interrupt a build or a run. */
 static int go_on(void *unused) {
   (void)unused;
   PyGILState_STATE s = PyGILState_Ensure();
@@ -211,7 +211,7 @@ static TlArg *read_args(PyObject *list) {
 static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"args", "checks", "threads", "max_faults", "schedule", "record", NULL};
   PyObject *list;
-  TlSim opt = {.checks = 1};
+  TlSim opt = {.checks = 1, .go_on = go_on};
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|piiKp:sim", names, &PyList_Type, &list, &opt.checks, &opt.threads,
                                    &opt.max_faults, &opt.schedule, &opt.record))
     return NULL;
@@ -226,6 +226,7 @@ static PyObject *program_sim(Program *p, PyObject *args, PyObject *kwargs) {
   WITHOUT_GIL(ok = tl_sim(p->context, values, n, &opt, &r));
   p->busy = 0;
   PyMem_Free(values);
+  if (PyErr_Occurred()) return NULL; /* KeyboardInterrupt, mostly */
   return Py_BuildValue("N{sLsLsLsLsisisL}", PyBool_FromLong(ok), "blocks", (long long)r.blocks, "instructions",
                        (long long)r.instructions, "gm_read_bytes", (long long)r.gm_read_bytes, "gm_write_bytes",
                        (long long)r.gm_write_bytes, "cores_used", r.cores_used, "cores", r.cores, "recorded",

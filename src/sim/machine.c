@@ -12,7 +12,9 @@
  * block fix the order. */
 #include "timing.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- S -------------------------------------------------------------------------------------------------- */
 
@@ -123,9 +125,26 @@ static void divide_fault(Core *c, int32_t pc) {
   if (f) fault_fix(c, f, "guard the division with an `if`, or keep the divisor at least 1 with max");
 }
 
+/* False: the caller wants no more. It is asked 20 times a second. */
+bool machine_may_go_on(Machine *m) {
+  const SimOptions *o = m->sim->opt;
+  struct timespec t;
+  if (m->asks && o && o->go_on && clock_gettime(CLOCK_MONOTONIC, &t) == 0) {
+    int64_t now = t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+    if (now - m->asked >= 50 && !o->go_on(o->user)) atomic_store(&m->sim->stopped, 1);
+    if (now - m->asked >= 50) m->asked = now;
+  }
+  return !atomic_load(&m->sim->stopped);
+}
+
 /* A jump backwards: loops that do not end must not hang the host. */
 static bool charge(Core *c, int32_t pc) {
-  if (--c->m->budget > 0 && --c->m->spin > 0) return true;
+  if (--c->m->budget > 0 && --c->m->spin > 0) {
+    if (c->m->budget % 65536 || machine_may_go_on(c->m)) return true;
+    c->state = S_DONE;
+    c->m->hung = true; /* what it leaves is no fault */
+    return false;
+  }
   const IrStmt *s = c->prog->code_stmt[pc];
   Fault *f = fault(c, DIAG_SIM_ENDLESS, s, NULL, "the loop went round so often that it looks endless (%s)",
                    where(&c->m->arena, c));

@@ -333,6 +333,8 @@ typedef struct Machine {
   Vec(GmAccess) log;
   Vec(TwiceWritten) twice; /* by the instruction under way */
   Vec(uint8_t) before;     /* the bytes they had */
+  int64_t asked;        /* when, in ms */
+  bool asks;            /* runs on the calling thread: asks whether to go on */
   int64_t budget, spin; /* backward jumps left: in all, and until S does something others can see */
   int64_t instructions, gm_read, gm_write;
   uint64_t random;      /* state, with a seeded schedule */
@@ -359,6 +361,8 @@ typedef struct Sim {
   int64_t used[SPACE_COUNT]; /* bytes of each memory that buffers occupy */
   const HostKernels *host;
   _Atomic int64_t next, last; /* next block to run; blocks beyond `last` need not run */
+  _Atomic int32_t stopped, busy; /* the caller wants no more; workers that still run */
+  const SimOptions *opt;
 } Sim;
 
 /* ---- ops ------------------------------------------------------------------------------------------------ */
@@ -418,6 +422,7 @@ int64_t nz_offset(const SimBuf *b, int64_t r, int64_t c); /* byte of (r, c) in a
 
 /* machine.c */
 void machine_init(Machine *m, Sim *s, int32_t n_blocks);
+bool machine_may_go_on(Machine *m);
 void machine_run(Machine *m, int64_t first_block); /* until all cores are done or can go no further */
 void core_begin(Core *c, int64_t block);           /* registers and state of S at the start of a block */
 /* S runs until it must wait or is done, or for `one` statement that others can see. True if it got anywhere. */

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct { pthread_mutex_t lock; const TlAlloc *host; TlAlloc locked; } SharedAlloc;
@@ -313,7 +314,7 @@ static void work(Machine *m) {
   }
   for (;;) {
     int64_t b = atomic_fetch_add(&s->next, 1);
-    if (b >= s->blocks || b > atomic_load(&s->last)) return;
+    if (b >= s->blocks || b > atomic_load(&s->last) || !machine_may_go_on(m)) return;
     machine_run(m, b);
     int64_t last = atomic_load(&s->last);
     while (m->block_faults >= s->max_faults && b < last && !atomic_compare_exchange_weak(&s->last, &last, b)) {}
@@ -324,6 +325,7 @@ static void *worker(void *p) {
   Machine *m = p;
   if (setjmp(m->oom)) m->out_of_memory = true;
   else work(m);
+  atomic_fetch_sub(&m->sim->busy, 1);
   return NULL;
 }
 
@@ -342,8 +344,13 @@ static void run_workers(Run *r, int n) {
     arena_init(&r->machine[i].arena, r->alloc.host ? &r->alloc.locked : NULL, &r->machine[i].oom);
   }
   r->n_machines = n;
+  r->machine[0].asks = true;
+  atomic_store(&r->sim.busy, n);
   while (started + 1 < n && pthread_create(&thread[started], NULL, worker, &r->machine[started + 1]) == 0) started++;
+  atomic_fetch_sub(&r->sim.busy, n - 1 - started);
   worker(&r->machine[0]);
+  while (r->opt->go_on && atomic_load(&r->sim.busy) && machine_may_go_on(&r->machine[0]))
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
   for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }
 
@@ -387,7 +394,7 @@ static void collect(Run *r) {
     if (x->other_text) diag_other(r->diags, g, x->other, "%s", x->other_text);
     if (x->fix) diag_fix(r->diags, g, "%s", x->fix);
   }
-  r->ok = kept.len == 0;
+  r->ok = kept.len == 0 && !atomic_load(&s->stopped);
   if (s->checks && r->ok) find_unwritten(s, &r->arena, r->diags, r->machine, r->n_machines);
 }
 
@@ -714,7 +721,7 @@ bool sim_run(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const SimA
   r.sim.checks = opt->checks;
   r.sim.schedule = opt->schedule;
   r.sim.max_faults = opt->max_faults > 0 ? opt->max_faults : 8;
-  r.opt = opt;
+  r.opt = r.sim.opt = opt;
   r.to = a;
   r.diags = d;
   r.result = out;

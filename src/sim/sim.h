@@ -18,6 +18,8 @@ typedef struct {
   int32_t max_faults; /* stop after this many different faults; 0: 8 */
   uint64_t schedule;  /* 0: the usual order; else the seed of another order of the pipes that the chip allows */
   Arena *record;      /* not NULL: SimResult.values is made, there */
+  int (*go_on)(void *user); /* NULL, or asked now and then by the calling thread: 0 stops the run, which then failed */
+  void *user;
 } SimOptions;
 
 /* What pipe S read in a run and what a timed run cannot know: sim_time follows it. */

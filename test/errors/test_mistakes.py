@@ -6,6 +6,7 @@
 import ast
 import linecache
 import pathlib
+import signal
 import textwrap
 import warnings
 
@@ -102,6 +103,11 @@ x = f"{bx:04d}"                            | TL1005 | needs a number | T.printf
 for k in T.Parallel(-4): a[k, 0] = 1.0     | TL1004 | T.Parallel over (-4,) | at least 0
 x = a[0, 0] << 2                           | TL1004 | '<<' takes integers | T.reinterpret
 x, y = a                                   | TL1005 | cannot be unpacked into 2 names | x.shape
+a[0, 0] = a[0, 0] * 10**400                | TL1004 | is beyond every float dtype | T.infinity
+v = T.alloc_var("int32", init=2.5)         | TL1004 | 2.5 is no whole number | T.cast(2.5, 'int32')
+T.alloc_ub((4,), "int32")[0] = 0.5         | TL1004 | 0.5 is no whole number | T.cast(0.5, 'int32')
+while bx < n: T.copy(A, a)                 | TL1006 | `while bx < n` does not end | v = v + 1
+while a[0, 0] < 1.0: T.copy(b, A)          | TL1006 | does not end | v = v + 1
 while True: T.copy(A, a)                   | TL1006 | and goes on | T.serial
 with T.Kernel(2) as by: pass               | TL1006 | T.Kernel inside T.Kernel | one behind the other
 """
@@ -161,6 +167,73 @@ def test_script(before, wrong, code, text, fix):
     e = run(program, name)
     check(e, name, e.errors[0].line, code, text, fix)
     assert e.errors[0].line > (BEGIN + before).count("\n")
+
+
+LEFT = """
+kept = []
+
+@T.prim_func
+def other(A: T.Tensor((16, 64), "float32")):
+    with T.Kernel(2) as bx:
+        kept.extend([A, bx])
+
+@T.prim_func
+def f(A: T.Tensor((16, 64), "float32"), B: T.Tensor((16, 64), "float32")):
+    with T.Kernel(2) as bx:
+        a = T.alloc_shared((8, 64), "float32")
+        T.copy(A[bx * 8, 0], a)
+    with T.Kernel(2) as by:
+        b = T.alloc_shared((8, 64), "float32")
+        T.copy({})
+        T.copy(b, B[by * 8, 0])
+tilelang.compile(f)
+"""
+
+
+@pytest.mark.parametrize(
+    "operands, text, fix",
+    [
+        ("a, B[by * 8, 0]", "'a' float32(8, 64) belongs to another kernel", "nothing but tensors"),
+        ("A[bx * 8, 0], b", "'bx' belongs to another kernel", "an index lives"),
+        ("kept[0][0:8, :], b", "'A' float32(16, 64) belongs to another kernel", "nothing but tensors"),
+        ("A[kept[1] * 8, 0], b", "'bx' belongs to another kernel", "an index lives"),
+    ],
+)
+def test_what_belongs_to_another_launch(operands, text, fix):
+    program = BEGIN + LEFT.format(operands)
+    check(run(program, "left.py"), "left.py", program[: program.index(operands)].count("\n") + 1, "TL1008", text, fix)
+
+
+def test_names_of_other_scripts():
+    program = (
+        BEGIN + HEAD.replace("b =", "плитка =") + "        T.copy(плитка, B)\ntilelang.compile(f, out_idx=[1])(B, 1)"
+    )
+    program = program.replace("tilelang.compile", "B = np.ones((16, 64), np.float32)\ntilelang.compile")
+    found = run(program, "names.py").errors[0]
+    assert found.code == "TL0802" and "'плитка'" in found.text and "__" not in str(found)
+
+
+def test_a_run_can_be_interrupted():
+    space = {}
+    body = (
+        "        v = T.alloc_var('int32', init=0)\n        while v < n:\n"
+        "            v = v * 1\n            T.copy(A, a)\n"
+    )
+    exec_in(HEAD + body + "        T.copy(a, B)\n", "endless.py", space)
+    kernel, x = tilelang.compile(space["f"], out_idx=[1]), space["np"].ones((16, 64), "float32")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            kernel(x, 4)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (kernel(x, 0) == x).all()
 
 
 EMPTY = """
@@ -226,7 +299,8 @@ def test_every_message_says_what_to_change():
     """Each call of fail, Builder.error and ArgumentError in the package has a fix."""
     without = []
     for path in sorted((ROOT / "tilelang").rglob("*.py")):
-        for n in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for n in ast.walk(ast.parse(text)) if "fail(" in text or "ArgumentError(" in text else ():
             if not isinstance(n, ast.Call):
                 continue
             name, fix = getattr(n.func, "id", getattr(n.func, "attr", "")), "fix" in {k.arg for k in n.keywords}

@@ -9,7 +9,7 @@ import functools
 import os
 import threading
 
-from ..errors import CompileError, Diagnostic, UnknownNameError, fail, here
+from ..errors import CompileError, Diagnostic, UnknownNameError, fail, here, place
 from ..language.dtypes import int32
 from .expr import (
     Buffer,
@@ -29,6 +29,7 @@ from .expr import (
     show,
     subtract,
     unary,
+    whole,
     wrap,
 )
 
@@ -112,6 +113,7 @@ class Builder:
         self.views = {}  # (buffer, shape, dtype) -> view
         self.deq_scale = None  # T.set_deq_scale
         self.earlier = []  # launches before this one, in order: builders that share the parameters
+        self.spelt = {}  # names of the IR text that the author wrote otherwise
         self.scratch = []  # T.alloc_global tensors
         self.ended = 0  # blocks that stay open: what follows an `if` that ends with T.thread_return
         self.returning = None  # the block that T.thread_return ended
@@ -316,7 +318,7 @@ class Builder:
             value._use()
         if not isinstance(value, Expr) and _number(value) is None:
             fail(1004, f"an element of {describe(buf)} cannot take {describe(value)}", fix=instead_of(value))
-        value = wrap(value, buf.dtype)
+        value = wrap(whole(value, buf.dtype, f"an element of {describe(buf)}"), buf.dtype)
         buf.written = True
         index = [wrap(i, int32) for i in index]
         sign = " = "
@@ -383,7 +385,12 @@ class Builder:
     def text(self, marks):
         """(the kernel as IR text, names of its symbolic sizes); `marks` maps parameters to "out" or "workspace"."""
         printer = Printer(self)
+        self.spelt = printer.written
         return printer.module(marks), list(printer.syms)
+
+
+# statement -> the text after which the variable stands that it makes
+_MAKES = {"let": ("let ",), "var": ("var ",), "for": ("for ",), "parallel": ("parallel ", ", ")}
 
 
 class Printer:
@@ -392,6 +399,7 @@ class Printer:
     def __init__(self, b):
         self.b = b
         self.names, self.taken, self.syms = {}, set(), {}
+        self.written = {}  # name in the text -> as the author wrote it, where IR text cannot
         tensors = [p for p in b.params if isinstance(p, Buffer)]
         self.even = {getattr(p.shape[-1], "name", None) for p in tensors if p.dtype == "int4"}
         self.at = b.where  # of the statement that is being printed
@@ -409,8 +417,25 @@ class Printer:
             return self.syms[thing.name]
         found = self.names.get(id(thing))
         if found is None:
-            found = self.names[id(thing)] = self.unique(thing.name or ("buf" if isinstance(thing, Buffer) else "v"))
+            buf = isinstance(thing, Buffer)
+            fail(
+                1008,
+                f"{describe(thing) if buf else repr(thing.name)} belongs to another kernel, "
+                "or to a T.Kernel before this one",
+                fix="a launch keeps nothing but tensors: write it to one, and read it from there"
+                if buf
+                else "an index lives in its own `with T.Kernel(...)`; take one of this",
+                at=getattr(self, "at", self.b.where),
+                other=place(thing.at, f"'{thing.called}' is made here") if buf else None,
+            )
         return found
+
+    def declare(self, thing):
+        """A new name for what a statement or the head of the kernel makes; the text says it before it is used."""
+        found = self.names.get(id(thing))
+        return found or self.names.setdefault(
+            id(thing), self.unique(thing.name or ("buf" if isinstance(thing, Buffer) else "v"))
+        )
 
     @staticmethod
     def plain(want):
@@ -424,6 +449,8 @@ class Printer:
             n += 1
             name = f"{base}_{n}"
         self.taken.add(name)
+        if base != want:
+            self.written[name] = want
         return "%" + name
 
     def expr(self, e):
@@ -456,13 +483,15 @@ class Printer:
         if s.kind == "alloc":
             b = s.head[1]
             shape = ", ".join(self.expr(d) for d in self.sizes(b, b.shape))
-            text = f"alloc {self.name(b)}: {b.space} {b.dtype.ir}[{shape}]"
+            text = f"alloc {self.declare(b)}: {b.space} {b.dtype.ir}[{shape}]"
             text += f" view({self.name(b.view)})" if b.view is not None else ""
             return text if b.addr is None else f"{text} at {b.addr}"
         out = []
         for part in s.head:
             if isinstance(part, str):
-                out.append(part)
+                out += [part] * bool(part)
+            elif isinstance(part, Var) and out and out[-1] in _MAKES.get(s.kind, ()):
+                out.append(self.declare(part))
             elif isinstance(part, Region):
                 out.append(self.region(part))
             elif isinstance(part, Buffer):
@@ -501,11 +530,11 @@ class Printer:
                 mark = marks.get(id(p)) or ""
                 self.at = p.at or b.where
                 shape = ", ".join(self.expr(s) for s in self.sizes(p, p.shape))
-                head.append(f"{self.name(p)}: gm {p.dtype.ir}[{shape}]{' ' + mark if mark else ''}")
+                head.append(f"{self.declare(p)}: gm {p.dtype.ir}[{shape}]{' ' + mark if mark else ''}")
             else:
-                head.append(f"{self.name(p)}: {p.dtype.ir}")
-        grid = ", ".join(f"{self.name(v)}: {self.expr(e)}" for v, e in b.grid or ())
-        vid = f" vid({self.name(b.vid)})" if b.vid is not None else ""
+                head.append(f"{self.declare(p)}: {p.dtype.ir}")
+        grid = ", ".join(f"{self.declare(v)}: {self.expr(e)}" for v, e in b.grid or ())
+        vid = f" vid({self.declare(b.vid)})" if b.vid is not None else ""
         body = []
         self.block(b.top, "  ", body)
         files = [f'file "{name}"' for name in b.paths]

@@ -319,7 +319,10 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.
 def const(n, dtype):
     dtype = DType(dtype)
     if dtype.is_float:
-        n = float(n)
+        try:
+            n = float(n)
+        except OverflowError:
+            fail(1004, f"{str(n)[:8]}… is beyond every float dtype", fix="T.infinity(dtype)")
         if abs(n) > _LARGEST.get(dtype, math.inf) and abs(n) != math.inf:
             warn(f"{n!r} is beyond {dtype}, which ends at {_LARGEST[dtype]:.6g}: it becomes infinite", 1026)
     elif dtype == "bool":
@@ -329,8 +332,23 @@ def const(n, dtype):
     else:
         n = int(n)  # numbers of an enum too
         if not -(1 << dtype.bits - 1) <= n < 1 << dtype.bits:
-            fail(1004, f"{n} does not fit {dtype}", fix="a wider dtype on the other side: T.cast(x, 'int64')")
+            fail(
+                1004,
+                f"{n} does not fit {dtype}",
+                fix="sizes, indices and loops end below 2^31; other values take T.cast(x, 'int64')",
+            )
     return Expr("const", (n,), dtype, True)
+
+
+def whole(n, dtype, what):
+    """A value for `what`; a Python number with a fraction is an error where the dtype has none."""
+    if isinstance(_number(n), float) and not dtype.is_float and _number(n) % 1:
+        fail(
+            1004,
+            f"{n} is no whole number, and {what} is {dtype}",
+            fix=f"T.cast({n}, '{dtype}') cuts it, or a float dtype",
+        )
+    return n
 
 
 def is_const(e):
@@ -1018,8 +1036,9 @@ def no_attribute(thing, name):
     fail(1001, f"{what} has no '{name}'", fix=fix, kind=UnknownNameError)
 
 
-def instead_of(v):
-    """What to write in place of a value that cannot stand in a kernel; None where that is not clear."""
+def instead_of(v, tile=False):
+    """What to write in place of a value that cannot stand in a kernel, where one value or a `tile` is wanted; None
+    where that is not clear."""
     kind = f"{type(v).__module__}.{type(v).__name__}"
     if isinstance(v, (Buffer, Region)):
         return "one element of it: index it with a number for each dimension"
@@ -1027,6 +1046,8 @@ def instead_of(v):
         return "give it a value: a function without `return` gives None"
     if hasattr(v, "__array_interface__") or kind.startswith("torch."):
         return "data comes in at the call: make it a parameter `x: T.Tensor(shape, dtype)` and copy tiles of it"
+    if tile and not isinstance(v, (list, tuple)) and not callable(v):
+        return "a buffer of T.alloc_shared, T.alloc_fragment …, or a slice of one"
     if isinstance(v, str):
         return "a number, or a size by name: N = T.symbolic('N') before the kernel"
     if isinstance(v, float):
@@ -1037,8 +1058,6 @@ def instead_of(v):
         return "two tiles: the real and the imaginary part"
     if callable(v):
         return "call it: f(...) gives its value"
-    if isinstance(v, (int, Expr)):
-        return "a buffer of T.alloc_shared, T.alloc_fragment …, or a slice of one"
     return None
 
 

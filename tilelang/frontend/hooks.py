@@ -8,6 +8,7 @@ from ..errors import fail, here, warn
 from .builder import active
 from .expr import (
     Buffer,
+    Element,
     Expr,
     MutVar,
     Poison,
@@ -21,6 +22,7 @@ from .expr import (
     show,
     to_bool,
     unary,
+    whole,
     wrap,
 )
 
@@ -87,6 +89,14 @@ class While:
         if self.stmt is not None:
             b.close()
             b.control -= 1
+            test = self.stmt.head[1]
+            if not _changes(self.stmt.body, test):
+                fail(
+                    1006,
+                    f"`while {show(test)}` does not end once it has begun: nothing in the loop changes its condition",
+                    fix="change a variable of the condition in the loop (v = T.alloc_var(...); v = v + 1), or `break`",
+                    at=self.at,
+                )
             return False
         value = self.test()
         if not isinstance(value, Expr):
@@ -98,6 +108,30 @@ class While:
         self.stmt = b.open("while", ["while ", to_bool(value)])
         b.control += 1
         return True
+
+
+def _changes(block, test):
+    """May a block change what a condition hangs on, or leave the loop? Tensors may be changed by other blocks."""
+    hangs = set()
+
+    def walk(e):
+        if isinstance(e, (MutVar, Element)):
+            hangs.add(getattr(e, "buf", e))
+        for a in e.idx if isinstance(e, Element) else e.args:
+            if isinstance(a, Expr):
+                walk(a)
+
+    def any_in(block):
+        for s in block:
+            parts = s.head[:1] if s.kind in ("assign", "store") else s.head
+            if s.kind == "break" or any(getattr(p, "buf", p) in hangs for p in parts if not isinstance(p, str)):
+                return True
+            if any(any_in(b) for b in (s.body, s.alt) if b):
+                return True
+        return False
+
+    walk(test)
+    return any(isinstance(h, Buffer) and h.space == "gm" for h in hangs) or any_in(block)
 
 
 class If:
@@ -184,6 +218,7 @@ class Frame:
         mut = self.muts.get(name)
         if mut is not None:
             if isinstance(value, Expr) or _number(value) is not None:
+                value = whole(value, mut.dtype, f"'{name}'")
                 active().emit([mut, " = ", cast(wrap(value, mut.dtype), mut.dtype)], "assign")
                 return mut
             del self.muts[name]

@@ -139,7 +139,7 @@ def _name_of(dtype):
             from ..errors import fail
 
             fix = "'float16' or another name" if dtype is None else (
-                "the sizes of a shape stand together, (m, n); the dtype follows")  # fmt: skip
+                "a name such as 'float16'; the sizes of a shape before it stand together, (m, n)")  # fmt: skip
             fail(1003, f"{dtype!r} is given where a dtype belongs", fix=fix)
         elif name not in IR_NAME:
             import numpy

@@ -2,7 +2,7 @@
 
 from ..errors import fail, here
 from ..frontend.builder import active, current
-from ..frontend.expr import Buffer, MutVar, Var, as_index, cast, describe, dims, wrap
+from ..frontend.expr import Buffer, MutVar, Var, as_index, cast, describe, dims, whole, wrap
 from ..frontend.trace import TensorType as Tensor
 from .dtypes import DType, int32
 
@@ -79,6 +79,7 @@ def alloc_var(dtype, *args, init=None, scope=None):
             fix="T.alloc_var(dtype, init=value)",
         )
     value = rest[0] if rest else (0 if init is None else init)
+    value = whole(value, dtype, "the variable")
     v = MutVar(dtype, here())
     b.emit(["var ", v, f": {dtype.ir} = ", cast(wrap(value, dtype), dtype)], "var")
     return v

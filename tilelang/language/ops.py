@@ -36,7 +36,7 @@ def region_of(v, what):
         return Region(v.buf, [value_of(i) if value_of(i) is not None else i for i in v.idx], [1] * len(v.idx))
     if isinstance(v, Poison):
         v._use()
-    hint = instead_of(v)
+    hint = instead_of(v, tile=True)
     if isinstance(v, Expr):
         hint = "a name bound to `buf[i]` holds the value at that moment, not the place; write buf[i] in the call itself"
     fail(1004, f"{what} takes a tile (buffer or slice), not {describe(v)}", fix=hint)
