@@ -179,11 +179,14 @@ TL_API const char *tl_time_text(TlContext *c);
  * busy + idle of a pipe is the time of the kernel. Reasons of idle time: start (no block yet), issue (pipe S had not
  * issued the instruction), flag, cross, barrier (waits in that statement), queue (S: no room), end (no more work).
  * {"kernel","chip","us","cycles","mhz","blocks","instructions","groups","groups_there","gm_read_bytes",
- *  "gm_write_bytes","l2_hit_bytes","l2_miss_bytes","write_back_bytes","l2_hit","peak_tops","peak_gbps",
+ *  "gm_write_bytes","l2_hit_bytes","l2_miss_bytes","hbm_write_bytes","write_back_bytes","l2_hit","peak_tops",
+ *  "peak_gbps",
  *  "pipes":[{side,pipe,ratio,busy_us,idle_us:{reason:us}}],
  *  "cores":[{kind,number,blocks,start_us,end_us,busy_us:{pipe:us},idle_us:{pipe:{reason:us}}}],
  *  "statements":[{id,text,file,line,col,side,pipe,count,busy_us,slowed_us,gm_bytes,gm_rows,ops,least_us,
  *   idle_us:{reason:us}}]}
+ * l2_*_bytes: of the reads, in whole sectors of 128 bytes, so they can be more than gm_read_bytes; hbm_write_bytes: what
+ * HBM takes at some time, write_back_bytes: by the end;
  * ops: multiplications and additions of the cube, one an element of a vector instruction; least_us: they at full rate;
  * peak_tops: that rate on all cores for the statement that computes most; gm_rows: pieces that gm_bytes move in.
  * slowed_us: part of busy_us that the transfer lost to others on HBM and L2. */

@@ -6,9 +6,10 @@
  *
  * A transfer moves its missing bytes through HBM first, then the rest through L2. All transfers on one of the two ways
  * share its bandwidth fairly: each gets the same, none more than its own path takes (water filling). When one begins or
- * ends the shares are made anew. Cores that read the same place at the same time ask HBM for it together, share what
- * a line of L2 gives, and none is done before the first of them has brought it. Numbers are integers: bytes << 20 a
- * tick. */
+ * ends the shares are made anew. Cores that read the same place at the same time ask HBM for it together, and none is
+ * done before the first of them has brought it. L2 is made of parts by address; transfers whose rows are pieces of
+ * lines and come from one part share the pieces that it gives a cycle, so many cores on one small tensor are slowed
+ * down wherever they stand in it. Numbers are integers: bytes << 20 a tick. */
 #include "timing.h"
 
 #include <string.h>
@@ -247,6 +248,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   for (int64_t r = 0; r < t->rows; r++)
     touch_run(m, m->line[t->buf], (uint64_t)(t->at + r * t->pitch), (uint64_t)t->run, t->write, &x);
   if (x.dirtied) note_dirty(k, x.dirtied);
+  m->dirtied += x.dirtied;
   int64_t back = write_back(m), miss = x.missing;
   if (m->all_hit || t->write) miss = 0; /* a write needs nothing from HBM */
   if (m->all_hit) back = 0;

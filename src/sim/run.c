@@ -676,6 +676,7 @@ static void time_all(Run *r) {
   out->gm_write_bytes = k->m->gm_write;
   out->l2_hit_bytes = k->mem.hit_bytes;
   out->l2_miss_bytes = k->mem.miss_bytes;
+  out->hbm_write_bytes = k->mem.dirtied;
   out->write_back_bytes = k->mem.write_back;
   out->groups = k->n_groups;
   out->groups_there = chip_cores(s);

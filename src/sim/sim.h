@@ -90,7 +90,8 @@ typedef struct {
   int64_t ticks, blocks, instructions;
   double us, mhz;
   int64_t gm_read_bytes, gm_write_bytes; /* as the instructions ask for them */
-  int64_t l2_hit_bytes, l2_miss_bytes, write_back_bytes;
+  int64_t l2_hit_bytes, l2_miss_bytes;         /* of the reads, in whole sectors of 128 bytes */
+  int64_t hbm_write_bytes, write_back_bytes;   /* what HBM must take at some time; what it took until the end */
   SimTimeCore *core;
   int32_t n_cores;
   int32_t groups, groups_there; /* what takes a block (one cube core, its vector cores, or all): used, on chip */

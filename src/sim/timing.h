@@ -69,7 +69,7 @@ typedef struct {
   int64_t filled;      /* lines brought in so far */
   Dirty *dirty;        /* ring of written ranges, oldest first */
   uint32_t dirty_head, dirty_tail, dirty_cap;
-  int64_t hit_bytes, miss_bytes, write_back;
+  int64_t hit_bytes, miss_bytes, dirtied, write_back; /* dirtied: HBM takes them at some time */
   Tick hbm_latency, l2_latency;
   int64_t unaligned;   /* bytes that a piece of a line costs when it is not whole sectors */
   int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */

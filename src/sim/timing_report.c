@@ -147,9 +147,10 @@ void sim_time_json(Text *t, const IrKernel *k, const Arch *arch, const SimTime *
               (long long)r->instructions);
   text_printf(t,
               "\"groups\":%d,\"groups_there\":%d,\"gm_read_bytes\":%lld,\"gm_write_bytes\":%lld,\"l2_hit_bytes\":%lld,"
-              "\"l2_miss_bytes\":%lld,\"write_back_bytes\":%lld,\"l2_hit\":%.6f,\n",
+              "\"l2_miss_bytes\":%lld,\"hbm_write_bytes\":%lld,\"write_back_bytes\":%lld,\"l2_hit\":%.6f,\n",
               r->groups, r->groups_there, (long long)r->gm_read_bytes, (long long)r->gm_write_bytes,
-              (long long)r->l2_hit_bytes, (long long)r->l2_miss_bytes, (long long)r->write_back_bytes,
+              (long long)r->l2_hit_bytes, (long long)r->l2_miss_bytes, (long long)r->hbm_write_bytes,
+              (long long)r->write_back_bytes,
               l2 ? (double)r->l2_hit_bytes / (double)l2 : 0);
   text_printf(t, "\"peak_tops\":%.4f,\"peak_gbps\":%.1f,\n", peak_tops(arch, r), arch_time(arch).hbm_gbps);
   text_put(t, "\"pipes\":[");

@@ -47,7 +47,7 @@ def _pipes(plt, p):
         left = [a + b for a, b in zip(left, width)]
     ax.invert_yaxis()
     ax.set_xlabel("microseconds, mean over cores")
-    ax.legend(fontsize=7, ncol=4)
+    ax.legend(fontsize=7, ncol=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return fig
 
 

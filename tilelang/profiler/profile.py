@@ -149,7 +149,11 @@ class Profile:
     us, cycles, mhz            of the whole launch, launch cost included
     pipe_ratio                 {cube mte1 mte2 mte3 fix vector scalar}: busy share of the cores' time, as msprof defines
                                aic_mac_ratio and so on
-    gm_read_bytes, gm_write_bytes, l2_hit (0..1), hbm_read_bytes
+    gm_read_bytes              what the instructions read and write in global memory, workspaces included
+    gm_write_bytes
+    l2_hit                     share (0..1) of the reads that L2 had
+    hbm_read_bytes             what HBM gives and, at some time, takes: whole sectors of 128 bytes, so for small or
+    hbm_write_bytes            unaligned pieces more than was asked for; what is written twice in L2 counts once
     compute_only_us            with all transfers through global memory free
     copy_only_us               with nothing but them
     overlap                    0: copies and computation in turns, 1: the shorter is hidden behind the longer
@@ -168,7 +172,7 @@ class Profile:
         self.pipe_ratio = result["pipe_ratio"]
         self.gm_read_bytes, self.gm_write_bytes = result["gm_read_bytes"], result["gm_write_bytes"]
         self.l2_hit = result["l2_hit"]
-        self.hbm_read_bytes = self._all["l2_miss_bytes"]
+        self.hbm_read_bytes, self.hbm_write_bytes = self._all["l2_miss_bytes"], self._all["hbm_write_bytes"]
         self.blocks, self.instructions = result["blocks"], result["instructions"]
         self.cores_used, self.cores_there = result["cores_used"], result["cores"]
         self.pipes, self.cores, self.statements = self._all["pipes"], self._all["cores"], self._all["statements"]
@@ -312,9 +316,8 @@ class Profile:
     @property
     def roofline(self):
         """{intensity: operations a byte of HBM traffic, achieved, compute_peak, memory_peak: tera-operations a second,
-        bound: "memory" | "compute"} at this intensity; peaks are those of the clock's own tables. What is
-        written counts whether or not L2 has passed it on by the end."""
-        moved = self.hbm_read_bytes + self.gm_write_bytes
+        bound: "memory" | "compute"} at this intensity; peaks are those of the clock's own tables."""
+        moved = self.hbm_read_bytes + self.hbm_write_bytes
         peak = self._all["peak_tops"]
         intensity = self.flops / moved if moved else float("inf")
         memory = intensity * self._all["peak_gbps"] * 1e-3 if moved else float("inf")
@@ -352,6 +355,7 @@ class Profile:
             "gm_write_bytes": self.gm_write_bytes,
             "l2_hit": self.l2_hit,
             "hbm_read_bytes": self.hbm_read_bytes,
+            "hbm_write_bytes": self.hbm_write_bytes,
             "compute_only_us": self.compute_only_us,
             "copy_only_us": self.copy_only_us,
             "overlap": self.overlap,

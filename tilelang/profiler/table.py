@@ -13,7 +13,7 @@ def _head(p):
     yield f"  {p.blocks} blocks on {p.cores_used} of {p.cores_there} cores; {p.instructions} instructions"
     yield (
         f"  GM read {_mb(p.gm_read_bytes)}, written {_mb(p.gm_write_bytes)}; {100 * p.l2_hit:.0f} % of the reads"
-        f" hit L2, {_mb(p.hbm_read_bytes)} come from HBM"
+        f" hit L2; HBM gives {_mb(p.hbm_read_bytes)}, takes {_mb(p.hbm_write_bytes)}"
     )
     yield (
         f"  computation alone {p.compute_only_us:.2f} us, copies alone {p.copy_only_us:.2f} us: "

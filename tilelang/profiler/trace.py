@@ -1,17 +1,29 @@
 """A profile as a Chrome trace: https://ui.perfetto.dev and MindStudio Insight open it.
 
-Processes are cores, threads are pipes; a complete event ("X") is one instruction. Where an instruction waited for one
-of another pipe or core, a flow arrow ("s" to "f") leads from that one to it. Times are microseconds."""
+Processes are cores, threads are pipes; a complete event ("X") is one instruction. Slices of a thread must not overlap, so
+one ends where the next of its pipe begins; `complete_us` says when its bytes are there. Where an instruction waited for
+one of another pipe or core, a flow arrow ("s" to "f") leads from that one to it. Times are microseconds."""
 
 import json
 
 PIPE_ORDER = ("s", "mte2", "mte1", "m", "fix", "v", "mte3")
 
 
+def shown_ends(events):
+    """When the slice of each event ends: with the event, or where the next one of its pipe begins."""
+    ends, later = [end for _, _, _, _, end, _ in events], {}
+    for i in sorted(range(len(events)), key=lambda i: (events[i][3], i), reverse=True):
+        lane = events[i][0], events[i][2]
+        ends[i] = max(min(ends[i], later.get(lane, ends[i])), events[i][3])
+        later[lane] = events[i][3]
+    return ends
+
+
 def trace_events(profile):
     """The list of trace events of a profile."""
     out = []
     events = profile.events
+    ends = shown_ends(events)
     for n, core in enumerate(profile.cores):
         out.append(_meta("process_name", n, 0, f"{core['kind']} core {core['number']}"))
         out.append({"ph": "M", "name": "process_sort_index", "pid": n, "tid": 0, "args": {"sort_index": n}})
@@ -22,14 +34,14 @@ def trace_events(profile):
     for i, (core, statement, pipe, start, end, cause) in enumerate(events):
         s = profile.statements[statement]
         at = {"pid": core, "tid": PIPE_ORDER.index(pipe)}
-        args = {"line": f"{s['file']}:{s['line']}", "statement": s["text"]}
+        args = {"line": f"{s['file']}:{s['line']}", "statement": s["text"], "complete_us": end}
         out.append(
             {
                 "ph": "X",
                 "name": s["text"].split(" ", 1)[0],
                 "cat": pipe,
                 "ts": start,
-                "dur": end - start,
+                "dur": ends[i] - start,
                 **at,
                 "args": args,
             }
@@ -43,12 +55,12 @@ def trace_events(profile):
                 "id": i,
                 "name": "flag",
                 "cat": "flag",
-                "ts": other[4],
+                "ts": other[3] + 0.99 * (ends[cause] - other[3]),  # within its slice, or the arrow starts at another
                 "pid": other[0],
                 "tid": PIPE_ORDER.index(other[2]),
             }
         )
-        out.append({"ph": "f", "bp": "e", "id": i, "name": "flag", "cat": "flag", "ts": max(start, other[4]), **at})
+        out.append({"ph": "f", "bp": "e", "id": i, "name": "flag", "cat": "flag", "ts": start, **at})
     return out
 
 
