@@ -185,7 +185,7 @@ TL_API const char *tl_time_text(TlContext *c);
  *  "cores":[{kind,number,blocks,start_us,end_us,busy_us:{pipe:us},idle_us:{pipe:{reason:us}}}],
  *  "statements":[{id,text,file,line,col,side,pipe,count,busy_us,slowed_us,gm_bytes,gm_rows,ops,least_us,
  *   idle_us:{reason:us}}]}
- * l2_*_bytes: of the reads, in whole sectors of 128 bytes, so they can be more than gm_read_bytes; hbm_write_bytes: what
+ * l2_*_bytes: of the reads, in whole sectors of 128 bytes, so they can exceed gm_read_bytes; hbm_write_bytes: what
  * HBM takes at some time, write_back_bytes: by the end;
  * ops: multiplications and additions of the cube, one an element of a vector instruction; least_us: they at full rate;
  * peak_tops: that rate on all cores for the statement that computes most; gm_rows: pieces that gm_bytes move in.

@@ -261,3 +261,83 @@ def test_warm_l2():
     assert timed(p, SHAPES)[0]["l2_hit"] == 0
     assert timed(p, SHAPES, l2_warm=True)[0]["l2_hit"] == 1
     assert cycles(p, SHAPES, l2_warm=True) < cycles(p, SHAPES)
+
+
+def inner(op):
+    """A cube program of one instruction between the memories of the core, and its cycles alone."""
+    m, n, k = 64, 64, 64
+    a, b = f"%a: l1 f16[{m}, {k}] nz at 0", f"%b0: l1 f16[{k}, {n}] nz at 16384"
+    a0, b0 = f"%a0: l0a f16[{m}, {k}] zz at 0", f"%b1: l0b f16[{k}, {n}] zn at 0"
+    c, c1 = f"%c: l0c f32[{m}, {n}] nz at 0", f"%c1: l1 f16[{m}, {n}] nz at 32768"
+    return {
+        "l1_to_l0a": ([a, a0], "l1_to_l0a %a -> %a0", ROUND["l0_head"] + m * k * 2 / ROUND["l0a_bus"]),
+        "l1_to_l0b": ([b, b0], "l1_to_l0b %b0 -> %b1", ROUND["l0_head"] + k * n * 2 / ROUND["l0b_bus"]),
+        "l0c_to_l1": ([c, c1], "l0c_to_l1 %c -> %c1", ROUND["fix_head"] + m * n / 64),
+    }[op]
+
+
+@pytest.mark.parametrize("op", ["l1_to_l0a", "l1_to_l0b", "l0c_to_l1"])
+def test_inside_the_core(op):
+    allocs, statement, expected = inner(op)
+    p = program(kernel("", "%b: 1", "cube", allocs, [statement]))
+    assert cycles(p, [], constants={"fix_l1_elems": 64}) == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize("rows, cols", [(64, 64), (16, 512)])
+def test_load_to_l1_alone(rows, cols):
+    """From HBM and from L2: head, the slower of rows and bytes, the latency."""
+    p = program(kernel(f"%A: gm f16[{rows}, {4 * cols}]", "%b: 1", "cube", [f"%t: l1 f16[{rows}, {cols}] nz at 0"],
+                       [f"gm_to_l1 %A[0 +: {rows}, 0 +: {cols}] -> %t"]))  # fmt: skip
+    hit = ROUND["dma_head"] + rows * max(ROUND["l1_row"], 2 * cols / ROUND["l1_bus"]) + ROUND["l2_latency"]
+    miss = ROUND["dma_head"] + rows * max(ROUND["miss_row"], 2 * cols / ROUND["l1_miss_bus"]) + MISS
+    assert cycles(p, [(rows, 4 * cols)], l2_all_hit=True) == pytest.approx(hit, rel=0.001, abs=1)
+    assert cycles(p, [(rows, 4 * cols)]) == pytest.approx(miss, rel=0.001, abs=1)
+
+
+def test_store_of_the_cube_alone():
+    p = program(kernel("%C: gm f32[64, 64] out", "%b: 1", "cube", ["%c: l0c f32[64, 64] nz at 0"], ["l0c_to_gm %c -> %C"]))
+    assert cycles(p, [(64, 64)]) == pytest.approx(ROUND["fix_head"] + 64 * 64 * 4 / ROUND["fix_bus"], abs=1)
+
+
+PIECES = kernel("%A: gm f16[4096, 512]", "%b: 24", "cube", ["%t: l1 f16[128, 64] nz at 0"],
+                ["gm_to_l1 %A[%b * 128 +: 128, 0 +: 64] -> %t"])  # fmt: skip
+
+
+@pytest.mark.parametrize("mib, parts", [(64, 1), (1, 3)])
+def test_pieces_of_one_part_of_l2(mib, parts):
+    """24 cores read 128 pieces of lines each, 128 KiB apart: what one part gives serves them all; three parts of a MiB
+    (8 cores each) give three times as much."""
+    p = program(PIECES)
+    slow = {"part_pieces": 0.5, "part_bytes": mib << 20}
+    n = cycles(p, [(4096, 512)], constants=slow, l2_all_hit=True)
+    assert n == pytest.approx(ROUND["dma_head"] + 24 * 128 / 0.5 / parts + ROUND["l2_latency"], rel=0.01)
+
+
+CROSS = """tl 1
+file "k.py"
+kernel @k(%A: gm f32[64, 64] out) grid(%b: 1) vid(%v) lowered("910B2", mix) {
+  alloc %c: l0c f32[64, 64] nz at 0 @1:1
+  alloc %u: ub f32[64, 64] at 0 @1:1
+  cube {
+    l0c_to_gm %c -> %A @2:1
+    cross_set fix #0 mode(2) @3:1
+  } @1:1
+  vector {
+    cross_wait mte2 #0 @4:1
+    gm_to_ub %A -> %u @5:1
+  } @1:1
+}
+"""
+
+
+@pytest.mark.parametrize("latency", [0, 300, 5000])
+def test_cross_flag_edge(latency):
+    """What waits for the other side begins when its store is complete and the flag has come: not before, not after."""
+    p = program(CROSS)
+    timed(p, [(64, 64)], timeline=True, constants={"cross_flag": latency})
+    found = events(p)
+    store = next(e for e in found if e["pipe"] == "fix")
+    loads = [e for e in found if e["pipe"] == "mte2"]
+    assert len(loads) == 2
+    for load in loads:
+        assert (load["start"] - store["end"]) * MHZ == pytest.approx(latency, abs=0.02)

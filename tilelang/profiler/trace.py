@@ -1,8 +1,8 @@
 """A profile as a Chrome trace: https://ui.perfetto.dev and MindStudio Insight open it.
 
-Processes are cores, threads are pipes; a complete event ("X") is one instruction. Slices of a thread must not overlap, so
-one ends where the next of its pipe begins; `complete_us` says when its bytes are there. Where an instruction waited for
-one of another pipe or core, a flow arrow ("s" to "f") leads from that one to it. Times are microseconds."""
+Processes are cores, threads are pipes; a complete event ("X") is one instruction. Slices of a thread must not overlap,
+so one ends where the next of its pipe begins; `complete_us` says when its bytes are there. Where an instruction waited
+for one of another pipe or core, a flow arrow ("s" to "f") leads from that one to it. Times are microseconds."""
 
 import json
 
