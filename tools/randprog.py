@@ -632,6 +632,93 @@ def parallel(g, name):
     g.result(d, out)
 
 
+class Accesses:
+    """Expressions over the indices i and j of a parallel loop, whose leaves reach tiles and tensors in every way. All
+    values are eighths below 8, so that what four of them make is exact."""
+
+    def __init__(self, g, i, j):
+        self.g, self.i, self.j = g, i, j
+
+    def tile(self, shape):
+        return self.g.load("f32", shape).name
+
+    def leaf(self):
+        g, i, j, (rows, cols) = self.g, self.i, self.j, (self.g.rows, self.g.cols)
+        how = g.rng.randrange(13)
+        if how == 0:
+            return f"{self.tile((cols,))}[{j}]"
+        if how == 1:
+            return f"{self.tile((rows, 1))}[{i}, 0]"
+        if how == 2:
+            return f"{self.tile((rows + 3, cols + 3))}[{i} + {g.rng.randint(0, 3)}, {j} + {g.rng.randint(0, 3)}]"
+        if how == 3:
+            return f"{self.tile((cols, rows))}[{j}, {i}]"
+        if how == 4:
+            return f"{self.tile((rows, 2 * cols + 1))}[{i}, {j} * 2 + {g.rng.randint(0, 1)}]"
+        if how == 5:
+            return f"{self.tile((rows, cols))}[{rows - 1} - {i}, {cols - 1} - {j}]"
+        if how == 6:
+            x = g.tensor("f32", (g.total, cols), False)
+            return f"{x}[%bx * {rows} + {i}, {j}]"
+        if how == 7:  # what lies before the start of the tensor, or behind its end, is left out
+            x, at = g.tensor("f32", (g.total, cols), False), f"%bx * {rows} + {i} - {g.rng.randint(0, 2)}"
+            k = f"{j} - {g.rng.randint(0, 2)}"
+            inside = f"{at} >= 0 && {at} < {g.total} && {k} >= 0"
+            return f"select({inside}, {x}[{at}, {k}], {g.rng.choice(['0.0', '1.5'])})"
+        if how == 8:
+            x = g.tensor("f32", (g.total, 5), False)
+            return f"{x}[%bx * {rows} + {i}, {g.rng.randrange(5)}]"
+        if how == 9:
+            return f"f32({g.rng.choice([i, j])} % {g.rng.choice([3, 4, 7])})"
+        if how == 10:
+            return f"f32({g.rng.choice([f'{i} * {cols} + {j}', i, j])} // {g.rng.choice([16, 24, 200])} % 8)"
+        return f"{self.tile((rows, cols))}[{i}, {j}]"
+
+    def condition(self):
+        g = self.g
+        a = g.rng.choice([self.leaf, lambda: f"f32({self.i})", lambda: f"f32({self.j})"])()
+        return f"{a} {g.rng.choice(['<', '<=', '>', '>=', '==', '!='])} {g.rng.choice(['0.5', '3.0', '-1.0'])}"
+
+    def value(self, depth):
+        g = self.g
+        if not depth:
+            return self.leaf()
+        a, b = self.value(depth - 1), self.value(depth - 1 if g.rng.random() < 0.5 else 0)
+        form = g.rng.choice(["{} + {}", "{} - {}", "{} * {}", "max({}, {})", "min({}, {})"]).format(f"({a})", f"({b})")
+        return form if g.rng.random() < 0.75 else f"select({self.condition()}, {form}, {self.leaf()})"
+
+    def bound(self):
+        """A condition on the indices, as stores are guarded with."""
+        g = self.g
+        i, n = g.rng.choice([(self.i, g.rows), (self.j, g.cols)])
+        at = g.rng.choice([str(g.rng.randint(-1, n + 1)), f"%bx * 3 + {g.rng.randint(0, n)}"])
+        return g.rng.choice([f"{i} < {at}", f"{i} >= {at}", f"{at} > {i}", f"{i} == {at}", f"{i} + 1 <= {at}"])
+
+
+@emits("parallel access")
+def parallel_access(g, name):
+    i, j = g.name("i"), g.name("j")
+    x = Accesses(g, i, j)
+    value, to = x.value(g.rng.choice([0, 1, 1, 2])), g.rng.randrange(4)
+    guard = " && ".join(x.bound() for _ in range(g.rng.randint(1, 2))) if to >= 2 else None
+    if to % 2:  # straight to a tensor; what the guard leaves out keeps what it holds
+        y = g.tensor("f32", (g.total, g.cols), False)
+        place = f"{y}[%bx * {g.rows} + {i}, {j}]"
+        g.outs.append((y[1:], EXACT))
+    else:
+        d = g.tile(("f32",)) if guard else g.alloc("f32", (g.rows, g.cols))
+        place = f"{d.name}[{i}, {j}]"
+        before = g.known.get(d, Known(EXACT, 0, 0))
+        g.result(d, Known(before.grade, max(before.step, 12), max(before.most, 4096)))
+    g.put(f"parallel {i}: {g.rows}, {j}: {g.cols} {{")
+    if guard:
+        g.put(f"  if {guard} {{")
+    g.put(f"    {place} = {value}" if guard else f"  {place} = {value}")
+    if guard:
+        g.put("  }")
+    g.put("}")
+
+
 @emits("parallel sum")
 def parallel_sum(g, name):
     a = g.tile(("f32",))

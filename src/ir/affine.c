@@ -290,3 +290,28 @@ bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff) {
   *diff = l.c;
   return l.ok && l.n == 0;
 }
+
+static int pow2_of(const IrKernel *k, const IrExpr *e, int depth) {
+  enum { ALL = 30 };
+  if (depth > 40) return 0;
+  switch (e->op) {
+  case EX_INT: return e->i ? __builtin_ctzll((unsigned long long)e->i) : ALL;
+  case EX_ADD:
+  case EX_SUB:
+  case EX_MIN:
+  case EX_MAX: return (int)min_i64(pow2_of(k, e->arg[0], depth + 1), pow2_of(k, e->arg[1], depth + 1));
+  case EX_SELECT: return (int)min_i64(pow2_of(k, e->arg[1], depth + 1), pow2_of(k, e->arg[2], depth + 1));
+  case EX_MUL: return (int)min_i64(ALL, pow2_of(k, e->arg[0], depth + 1) + pow2_of(k, e->arg[1], depth + 1));
+  case EX_SHL: return ir_is_const(e->arg[1]) ? (int)min_i64(ALL, pow2_of(k, e->arg[0], depth + 1) + e->arg[1]->i) : 0;
+  case EX_NEG: return pow2_of(k, e->arg[0], depth + 1);
+  case EX_CAST: return dtype_is_float(e->arg[0]->type) ? 0 : pow2_of(k, e->arg[0], depth + 1);
+  case EX_VAR:
+    if (e->var->kind == VAR_LET && e->var->def) return pow2_of(k, e->var->def->set.value, depth + 1);
+    if (e->var->kind == VAR_LOOP && e->var->def && e->var->def->op == ST_FOR)
+      return (int)min_i64(pow2_of(k, e->var->def->loop.lo, depth + 1), pow2_of(k, e->var->def->loop.step, depth + 1));
+    return 0;
+  default: return 0;
+  }
+}
+
+int ir_pow2(const IrKernel *k, const IrExpr *e) { return pow2_of(k, e, 0); }

@@ -314,21 +314,20 @@ IrExpr *ir_replace_loads(IrKernel *k, IrExpr *e, IrExpr *(*f)(void *user, IrExpr
 
 /* ---- variables, buffers, statements --------------------------------------------------------------------- */
 
-static const char *unique_name(IrKernel *k, const char *want, bool buf) {
+static const char *unique_name(IrKernel *k, const char *want) {
   for (int tries = 0;; tries++) {
     const char *name = tries ? arena_printf(arena_of(k), "%s.%d", want, tries) : arena_str(arena_of(k), want);
     bool taken = false;
     for (uint32_t i = 1; i < k->vars.len && !taken; i++) taken = !strcmp(k->vars.data[i]->name, name);
     for (uint32_t i = 1; i < k->bufs.len && !taken; i++) taken = !strcmp(k->bufs.data[i]->name, name);
     if (!taken) return name;
-    (void)buf;
   }
 }
 
 IrVar *ir_new_var(IrKernel *k, const char *name, DType t, VarKind kind, Loc loc) {
   if (!k->vars.len) vec_push(arena_of(k), &k->vars, NULL);
   IrVar *v = arena_new(arena_of(k), IrVar);
-  *v = (IrVar){k->vars.len, unique_name(k, name, false), t, kind, loc, NULL};
+  *v = (IrVar){k->vars.len, unique_name(k, name), t, kind, loc, NULL};
   vec_push(arena_of(k), &k->vars, v);
   return v;
 }
@@ -337,7 +336,7 @@ IrBuf *ir_new_buf(IrKernel *k, const char *name, DType t, Space s, int rank, IrE
   if (!k->bufs.len) vec_push(arena_of(k), &k->bufs, NULL);
   IrBuf *b = arena_new(arena_of(k), IrBuf);
   b->id = k->bufs.len;
-  b->name = unique_name(k, name, true);
+  b->name = unique_name(k, name);
   b->type = t;
   b->space = s;
   b->rank = (uint8_t)rank;

@@ -412,6 +412,8 @@ IrRange ir_range(const IrKernel *k, const IrExpr *e);
 bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b);
 /* a - b as a constant, if it is one. */
 bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff);
+/* The exponent of a power of two, 30 at most, that divides e for all values of its variables. */
+int ir_pow2(const IrKernel *k, const IrExpr *e);
 
 /* Bytes of a buffer as it lies in memory, padding of fractals and 32-byte rows included; GM: -1 if dynamic. */
 int64_t ir_buf_bytes(const IrBuf *b);

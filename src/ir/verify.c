@@ -31,6 +31,7 @@ typedef struct {
   int inner;                               /* enclosing statements with a body, sides not counted */
   Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
+  int lazy; /* > 0: inside a select, && or ||, whose condition may exist to keep it out */
 } Verifier;
 
 static void check_block(Verifier *v, IrBlock *b);
@@ -234,7 +235,7 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
     return;
   }
   bool clamps = v->par && b->space == SPACE_GM; /* becomes a copy, which keeps to the end of the tensor */
-  for (int i = 0; i < b->rank; i++) {
+  for (int i = 0; i < b->rank && !v->lazy; i++) {
     int64_t reach;
     if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach) || (clamps && reach >= 0)) continue;
     Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %lld; the dimension has %s", i, b->name,
@@ -255,8 +256,10 @@ static void check_expr(Verifier *v, IrExpr *e) {
   bool lazy = e->op == EX_SELECT || e->op == EX_LAND || e->op == EX_LOR;
   for (int i = 0; i < e->n; i++) {
     v->maybe += lazy && i;
+    v->lazy += lazy && i;
     check_expr(v, e->arg[i]);
     v->maybe -= lazy && i;
+    v->lazy -= lazy && i;
   }
   int64_t c;
   if ((e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type) && ir_is_int(e->arg[1], 0)) {

@@ -179,35 +179,11 @@ Opd lg_widen(const Nest *n, const Nest *m, Opd o, const int8_t *back) {
 
 /* ---- questions about one operand ------------------------------------------------------------------------------- */
 
-/* Exponent of a power of two that divides e for all values of its variables. */
-static int pow2_of(IrKernel *k, const IrExpr *e, int depth) {
-  enum { ALL = 30 };
-  if (depth > 40) return 0;
-  switch (e->op) {
-  case EX_INT: return e->i ? __builtin_ctzll((unsigned long long)e->i) : ALL;
-  case EX_ADD:
-  case EX_SUB:
-  case EX_MIN:
-  case EX_MAX: return (int)min_i64(pow2_of(k, e->arg[0], depth + 1), pow2_of(k, e->arg[1], depth + 1));
-  case EX_SELECT: return (int)min_i64(pow2_of(k, e->arg[1], depth + 1), pow2_of(k, e->arg[2], depth + 1));
-  case EX_MUL: return (int)min_i64(ALL, pow2_of(k, e->arg[0], depth + 1) + pow2_of(k, e->arg[1], depth + 1));
-  case EX_SHL: return ir_is_const(e->arg[1]) ? (int)min_i64(ALL, pow2_of(k, e->arg[0], depth + 1) + e->arg[1]->i) : 0;
-  case EX_NEG: return pow2_of(k, e->arg[0], depth + 1);
-  case EX_CAST: return dtype_is_float(e->arg[0]->type) ? 0 : pow2_of(k, e->arg[0], depth + 1);
-  case EX_VAR:
-    if (e->var->kind == VAR_LET && e->var->def) return pow2_of(k, e->var->def->set.value, depth + 1);
-    if (e->var->kind == VAR_LOOP && e->var->def && e->var->def->op == ST_FOR)
-      return (int)min_i64(pow2_of(k, e->var->def->loop.lo, depth + 1), pow2_of(k, e->var->def->loop.step, depth + 1));
-    return 0;
-  default: return 0;
-  }
-}
-
 static bool start_aligned(Lg *g, const Opd *o) {
   int size = dtype_size(o->r.buf->type);
   for (int d = 0; d < o->r.buf->rank; d++) {
     int64_t bytes = buf_stride(o->r.buf, d) * size;
-    int p = pow2_of(g->k, o->r.off[d], 0);
+    int p = ir_pow2(g->k, o->r.off[d]);
     if ((p < 5 ? bytes << p : 0) % BLOCK) return false;
   }
   return true;
@@ -399,16 +375,17 @@ void lg_put(Lg *g, StmtOp op, const Opd *arg, int n_arg, int key, int64_t value)
   g->failed = true;
 }
 
-/* Blocks written out over `cols` columns (C0: still blocks) and over the rows they repeat in. */
-static Opd spread_blocks(Lg *g, const Nest *n, Opd blocks, int64_t cols) {
+/* Blocks written out over the rows they repeat in, and over all columns unless they are to stay blocks. */
+static Opd spread_blocks(Lg *g, const Nest *n, Opd blocks, bool stay) {
   int last = n->n - 1;
   Nest m = *n;
   DType t = opd_type(&blocks);
+  int64_t cols = stay ? dtype_c0(t) : round_up(n->max[last], dtype_c0(t));
   m.ext[last] = ir_i32(g->k, cols);
   m.max[last] = cols;
   Opd pair[2] = {blocks, lg_temp(g, &m, t)};
   lg_emit(g, &m, OP_MOVE, pair, 2, NO_ATTR, 0);
-  if (cols == dtype_c0(t)) {
+  if (stay) {
     pair[1].block = true;
     pair[1].dim[last] = REPEATS;
   } else {
@@ -456,9 +433,9 @@ static Opd as_blocks(Lg *g, const Nest *n, Opd o) {
     blocks.dim[d] = (int8_t)d;
   }
   blocks = lg_widen(n, &m, blocks, back);
-  if (m.n < n->n - 1) blocks = spread_blocks(g, n, blocks, dtype_c0(t));
+  if (m.n < n->n - 1) blocks = spread_blocks(g, n, blocks, true);
   /* a width known only at run time may be less than a block: whole rows then */
-  return ir_is_const(n->ext[n->n - 1]) ? blocks : spread_blocks(g, n, blocks, round_up(n->max[n->n - 1], dtype_c0(t)));
+  return ir_is_const(n->ext[n->n - 1]) ? blocks : spread_blocks(g, n, blocks, false);
 }
 
 static void emit_form(Lg *g, Nest n, StmtOp op, const Opd *from_arg, int n_arg, int key, int64_t value);

@@ -92,7 +92,9 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
     IrExpr *inside = op2(c, EX_LT, gm->off[d], gm->buf->shape[d]);
     if (!ir_prove_le(c->k, op2(c, EX_ADD, gm->off[d], num(c, 1)), gm->buf->shape[d]))
       w->guard = land(c, w->guard, inside);
-    if (starts_before(c, s, gm, d)) w->guard = land(c, w->guard, op2(c, EX_GE, gm->off[d], num(c, 0)));
+    if (!starts_before(c, s, gm, d)) continue;
+    w->guard = land(c, w->guard, op2(c, EX_GE, gm->off[d], num(c, 0)));
+    w->gm.off[d] = op2(c, EX_MAX, gm->off[d], num(c, 0));
   }
   if (g.n != l.n) {
     /* A tile with a dimension the tensor does not have (or the other way round) still agrees if one side is all ones
@@ -212,13 +214,28 @@ static IrRegion temp_like(Ctx *c, const IrRegion *r, DType t, Loc loc) {
   return part;
 }
 
+/* Does a region of UB start, for some row or always, where the DMA cannot: on no multiple of 32 bytes? What is only
+ * known at run time inside a row is the user's. */
+static bool start_off_blocks(Ctx *c, const IrRegion *r) {
+  int64_t stride = dtype_size(r->buf->type), fixed = 0;
+  if (r->buf->space != SPACE_UB) return false;
+  for (int d = r->buf->rank - 1; d >= 0; d--) {
+    if (r->off[d]->op == EX_INT) fixed += r->off[d]->i * stride;
+    else if (d < r->buf->rank - 1 && (stride << min_i64(ir_pow2(c->k, r->off[d]), 5)) % 32) return true;
+    stride *= r->buf->shape[d]->i;
+  }
+  return fixed % 32 != 0;
+}
+
 /* Rows of a UB tile that stay as they are (a mask, a view) and do not start on 32 bytes, where the DMA needs it. */
-static bool rows_off_blocks(Ctx *c, const IrRegion *gm, const IrRegion *local) {
+static bool rows_off_blocks(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local) {
   const IrBuf *b = local->buf;
   IrRows l, g;
-  bool several = false;
+  bool several = false, cut = false;
   if (b->space != SPACE_UB || b->rank < 2 || b->shape[b->rank - 1]->i * dtype_size(b->type) % 32 == 0) return false;
   for (int d = 0; d < b->rank - 1; d++) several |= !ir_is_int(local->ext[d], 1);
+  for (int d = 0; d < gm->buf->rank - 1; d++) cut |= starts_before(c, s, gm, d);
+  if (cut) return true; /* what there is begins in some row of the tile */
   if (!several || !ir_rows(c->k, local, &l) || !ir_rows(c->k, gm, &g)) return false;
   return !ir_is_int(l.rows, 1) || !ir_is_int(g.rows, 1);
 }
@@ -249,8 +266,10 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
 /* Rows that may start before the tensor does: the DMA writes whole blocks, so what exists lands behind a margin in a
  * tile of its own, from where the rows are copied with what is missing of the margin in front. */
 static bool lower_load_with_margin(Ctx *c, Out *o, const IrStmt *s, const IrRegion *gm, const IrRegion *local) {
-  int last = gm->buf->rank - 1, n = local->buf->rank - 1, c0 = dtype_c0(gm->buf->type);
-  if (local->buf->space != SPACE_UB || ir_is_int(gm->ext[last], 1) || !starts_before(c, s, gm, last)) return false;
+  Dims g = active_dims(gm), l = active_dims(local);
+  if (local->buf->space != SPACE_UB || is_column(gm) || !g.n || !l.n) return false;
+  int last = g.dim[g.n - 1], n = l.dim[l.n - 1], c0 = dtype_c0(gm->buf->type);
+  if (!starts_before(c, s, gm, last)) return false;
   int64_t margin = round_up(-ir_range(c->k, gm->off[last]).lo, c0);
   if (margin > 64 * c0 || !ir_expr_equal(gm->ext[last], local->ext[n]) || !ir_is_const(gm->ext[last])) return false;
   IrExpr *shape[IR_MAX_RANK];
@@ -291,7 +310,7 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
       return;
     }
     target = temp_like(c, &local, gm.buf->type, s->loc);
-  } else if (rows_off_blocks(c, &gm, &local)) {
+  } else if (rows_off_blocks(c, s, &gm, &local) || start_off_blocks(c, &local)) {
     target = temp_like(c, &local, gm.buf->type, s->loc);
   }
   Window w;
@@ -333,7 +352,8 @@ static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegio
     IrStmt *spread = emit2(o, spreads ? OP_BROADCAST : OP_COPY, ir_arg_region(local), spreads ? blocks : t);
     if (spreads) ir_set_attr(c->k, spread, ATTR_DIM, num(c, 1));
     local = t;
-  } else if (!from_cube && (gm.buf->type != local.buf->type || rows_off_blocks(c, &gm, &local))) {
+  } else if (!from_cube && (gm.buf->type != local.buf->type || rows_off_blocks(c, s, &gm, &local) ||
+                             start_off_blocks(c, &local))) {
     IrRegion t = temp_like(c, &local, gm.buf->type, s->loc);
     emit2(o, OP_COPY, ir_arg_region(local), t);
     local = t;

@@ -547,18 +547,24 @@ static bool find_bounds(Par *v, const Work *w, IrExpr *g, Bounds *b) {
   return true;
 }
 
-static void cut_box(Par *v, Work *w, const Bounds *b) {
+/* False: nothing is left of the box. */
+static bool cut_box(Par *v, Work *w, const Bounds *b) {
   IrKernel *k = v->k;
   w->guard = NULL;
   for (int i = 0; i < v->n; i++) {
     Axis *a = &v->ax[i];
     IrExpr *zero = ir_i32(k, 0);
     if (b->below[i]) a->ext = ir_binary(k, EX_MIN, a->ext, ir_binary(k, EX_MAX, b->below[i], zero));
-    if (!b->from[i]) continue;
-    IrExpr *start = ir_binary(k, EX_MAX, b->from[i], zero);
-    *w = par_work_subst(v, w, a->var, ir_binary(k, EX_ADD, ir_var(k, a->var), start));
-    a->ext = ir_binary(k, EX_MAX, ir_binary(k, EX_SUB, a->ext, start), zero);
+    if (b->from[i]) {
+      IrExpr *start = ir_binary(k, EX_MAX, b->from[i], zero);
+      *w = par_work_subst(v, w, a->var, ir_binary(k, EX_ADD, ir_var(k, a->var), start));
+      a->ext = ir_binary(k, EX_MAX, ir_binary(k, EX_SUB, a->ext, start), zero);
+    }
+    if (ir_range(k, a->ext).hi <= 0) return false;
   }
+  for (int d = 0; d < w->buf->rank; d++) /* all of it lies behind the end of the tensor */
+    if (ir_range(k, ir_binary(k, EX_SUB, w->idx[d], w->buf->shape[d])).lo >= 0) return false;
+  return true;
 }
 
 /* The value in a tile of its own. */
@@ -579,7 +585,7 @@ static void tile_of_value(Par *v, Work *w) {
 
 /* Guards of stores to GM: elements left out may belong to another block and must not be written back. What bounds the
  * indices makes the box smaller; the value is computed over the whole box where nothing forbids that. */
-static bool guarded_gm(Par *v, Work *w) {
+static bool guarded_gm(Par *v, Work *w, bool *empty) {
   if (!w->guard || w->buf->space != SPACE_GM) return false;
   bool inside = par_proven_inside(v, w->value);
   if (w->kind == WORK_SET && inside) w->guard = drop_clamps(v, w, w->guard);
@@ -591,7 +597,7 @@ static bool guarded_gm(Par *v, Work *w) {
     v->gm.len = 0;
   }
   if (w->kind == WORK_SET && inside && w->value->op != EX_LOAD && par_axes_of(v, w->value)) tile_of_value(v, w);
-  cut_box(v, w, &b);
+  *empty = !cut_box(v, w, &b);
   return false;
 }
 
@@ -617,6 +623,21 @@ static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t ri
   }
 }
 
+static uint32_t single_axes(const Par *v) {
+  uint32_t m = 0;
+  for (int i = 0; i < v->n; i++) m |= (uint32_t)ir_is_int(v->ax[i].ext, 1) << i;
+  return m;
+}
+
+/* A load from GM that only indices of one value reach becomes a scalar, which no copy clamps. */
+static IrExpr *clamp_single(void *user, IrExpr *load) {
+  Par *v = user;
+  uint32_t axes = par_axes_of(v, load);
+  if (load->buf->space != SPACE_GM || !axes || axes & ~single_axes(v)) return load;
+  IrExpr *inside = par_inside(v, load->buf, load->idx);
+  return inside ? ir_select(v->k, inside, load, ir_int(v->k, load->type, 0)) : load;
+}
+
 void par_run_work(Par *v, Work *w) {
   uint32_t left = par_left_axes(v, w), right = work_axes(v, w), gone = right & ~left;
   IrBlock *outer = v->cur;
@@ -627,6 +648,7 @@ void par_run_work(Par *v, Work *w) {
   for (int i = 0; i < v->n; i++) /* an index that stands nowhere: as many equal terms */
     if (w->kind == WORK_SUM && !(right >> i & 1) && !ir_is_int(v->ax[i].ext, 1))
       w->value = ir_binary(v->k, EX_MUL, w->value, ir_cast(v->k, w->value->type, v->ax[i].ext));
+  w->value = ir_replace_loads(v->k, w->value, clamp_single, v);
   for (int i = v->n - 1; i >= 0; i--) {
     if (ir_is_int(v->ax[i].ext, 1)) *w = par_work_subst(v, w, v->ax[i].var, ir_i32(v->k, 0));
     if (ir_is_int(v->ax[i].ext, 1) || !(right >> i & 1)) drop_axis(v, i);
@@ -634,7 +656,8 @@ void par_run_work(Par *v, Work *w) {
   for (int i = 0; i < v->n; i++) v->ax[i].cap = cap_of(v, v->ax[i].var, v->ax[i].ext, w);
   if (!w->atomic && par_gemm_statement(v, w)) return;
   if (!w->atomic && w->kind == WORK_SUM && w->spelled) start_at_zero(v, w);
-  if (!w->atomic && guarded_gm(v, w)) {
+  bool empty = false;
+  if (!w->atomic && guarded_gm(v, w, &empty)) {
     par_scalar_statement(
         v, w, "a condition leaves out elements of a tensor in global memory",
         "store to a tile under the condition and copy the tile, or compare the indices with the tensor's own extents");
@@ -642,7 +665,8 @@ void par_run_work(Par *v, Work *w) {
   }
   left = par_left_axes(v, w);
   right = par_axes_of(v, w->value) | (w->guard ? par_axes_of(v, w->guard) : 0);
-  if ((right & ~left) && (left & ~right)) reduce_then_spread(v, w, left, right);
+  if (empty) v->cur = outer;
+  else if ((right & ~left) && (left & ~right)) reduce_then_spread(v, w, left, right);
   else vectorise(v, w);
   if (v->cur != outer) v->gm.len = 0;
   v->cur = outer;
@@ -918,9 +942,7 @@ static bool take_name(IrStmt *s, void *user) {
   IrVar *dead = user;
   size_t n = strlen(dead->name);
   if (s->op != ST_FOR || strncmp(s->loop.var->name, dead->name, n) || s->loop.var->name[n] != '.') return true;
-  const char *name = s->loop.var->name;
   s->loop.var->name = dead->name;
-  dead->name = name;
   return false;
 }
 
@@ -936,7 +958,11 @@ static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
   const char *why = why_not_simple(&v, &s->body);
   if (why) plain_loops(&v, why);
   else run_body(&v, &s->body, NULL);
-  for (int i = 0; !why && i < v.n_all; i++) ir_walk(&root, take_name, v.all[i].var);
+  for (int i = 0; !why && i < v.n_all; i++) {
+    ir_walk(&root, take_name, v.all[i].var);
+    /* dead: it must not make later names unlike those of a run that resumes from the text */
+    v.all[i].var->name = arena_printf(p->arena, ".%u", v.all[i].var->id);
+  }
   while (allocs.first) {
     IrStmt *a = allocs.first;
     ir_remove(a);

@@ -295,7 +295,9 @@ def test_load_to_l1_alone(rows, cols):
 
 
 def test_store_of_the_cube_alone():
-    p = program(kernel("%C: gm f32[64, 64] out", "%b: 1", "cube", ["%c: l0c f32[64, 64] nz at 0"], ["l0c_to_gm %c -> %C"]))
+    p = program(
+        kernel("%C: gm f32[64, 64] out", "%b: 1", "cube", ["%c: l0c f32[64, 64] nz at 0"], ["l0c_to_gm %c -> %C"])
+    )
     assert cycles(p, [(64, 64)]) == pytest.approx(ROUND["fix_head"] + 64 * 64 * 4 / ROUND["fix_bus"], abs=1)
 
 
