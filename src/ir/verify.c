@@ -147,11 +147,18 @@ static bool outside(Verifier *v, IrExpr *off, IrExpr *ext, IrExpr *size, int64_t
 
 /* ---- names and expressions ---------------------------------------------------------------------------------- */
 
+static void no_scalar(Verifier *v, const char *what, DType t) {
+  if (dtype_values(t) == 1) return;
+  Diag *g = bad(v, PACKED, "%s is a scalar of %s, which holds two int4 in a byte", what, dtype_info[t].name);
+  diag_fix(v->d, g, "use i8 or i32 for one value");
+}
+
 static void open_var(Verifier *v, const IrVar *x) {
   if (x->id == 0 || x->id >= v->k->vars.len || v->k->vars.data[x->id] != x) {
     report(v, DIAG_INTERNAL, "variable %%%s is not in the kernel's table", x->name);
     return;
   }
+  no_scalar(v, arena_printf(v->a, "%%%s", x->name), x->type);
   v->var_open[x->id] = true;
   vec_push(v->a, &v->opened, x->id << 1);
 }
@@ -253,6 +260,7 @@ static void check_expr(Verifier *v, IrExpr *e) {
   case EX_LOAD: check_element(v, e->buf, e->idx); return;
   default: break;
   }
+  no_scalar(v, arena_printf(v->a, "`%s`", expr_text(v, e)), e->type);
   bool lazy = e->op == EX_SELECT || e->op == EX_LAND || e->op == EX_LOR;
   for (int i = 0; i < e->n; i++) {
     v->maybe += lazy && i;

@@ -243,7 +243,6 @@ static bool legal_pack(Core *c, Entry *e) {
     if (op_misaligned(c, i, a, "the byte address", start_of(c, e, a), BLOCK)) return false;
     if (!legal_flat(c, e, a)) return false;
   }
-  if (arch_product(c->m->sim->arch, DT_I4X2) == DTYPE_COUNT) return no_dtype(c, i, DT_I4X2);
   if (e->v[un].count != 2 * e->v[!un].count) return op_refuse(c, i, "there must be two f16 for each byte");
   return apart(c, e, 0, size_of(c, e, 0));
 }

@@ -29,6 +29,7 @@ from .expr import (
     show,
     subtract,
     unary,
+    value_of,
     whole,
     wrap,
 )
@@ -462,11 +463,12 @@ class Printer:
             return sizes
         last = half(sizes[-1], self.even)
         if last is None:
+            odd = value_of(sizes[-1]) is not None
             fail(
                 1011,
                 f"{show(sizes[-1])} is {what} in the last dimension of {describe(buf)}, where two int4 share a byte: "
-                "it is not known to be even",
-                fix="write it as a multiple of an even number, such as k * 64",
+                + ("it is odd" if odd else "it is not known to be even"),
+                fix="take an even number" if odd else "write it as a multiple of an even number, such as k * 64",
                 at=self.at,
             )
         return [*sizes[:-1], last]
