@@ -85,10 +85,10 @@ def _total(runs):
 
 class Given(dict):
     """Views of the tensors of a call by parameter number; `unused`: those that were given as None; `back`: what brings
-    the elements of copies back to the tensors; `fresh`: nobody but this launch puts values into the outputs, so what it
-    leaves unwritten (TL0818) holds none."""
+    the elements of copies back to the tensors; `left_out`: codes of what is not said, because the caller or another
+    launch of the call may put values where this one puts none, and read what it does not."""
 
-    fresh = False
+    left_out = ("TL0818", "TL0819")
 
     def __init__(self):
         super().__init__()
@@ -612,7 +612,8 @@ class Kernel(Debugging):
         got, views, scalars, env, other, results, kind = self._bind(args, kwargs)
         runs = self._launches(other)
         self._idle(runs, env, scalars, results)
-        views.fresh = len(runs) == 1 and all(i in results for i in self.out_idx)
+        if len(runs) == 1:
+            views.left_out = () if all(i in results for i in self.out_idx) else ("TL0818",)
         for k in runs:
             k._run(env, views, scalars)
         for put_back in views.back:
@@ -709,7 +710,7 @@ class Kernel(Debugging):
             )
             self.times["run"] = time.perf_counter() - began
             self.last_run = result
-            found = [d for d in self.findings(program) if views.fresh or d.code != "TL0818"]
+            found = [d for d in self.findings(program) if d.code not in views.left_out]
             printed = result["printed"] = program.printed()
             if ok and launched is not None:
                 launched(self, args, views, result["recorded"] > 0)

@@ -133,6 +133,7 @@ typedef struct {
   bool written;         /* GM: some instruction of the kernel writes it */
   bool hazard;          /* GM: cores or pipes of one block may meet in it: keep a shadow */
   bool undefined;       /* GM: `out` or `workspace`: holds nothing at the start */
+  bool watch;           /* GM: note what is read (unread.c) */
   bool log;             /* GM: an output, or blocks may meet in it: log accesses for what is done at the end */
   uint8_t owner;        /* local: number among the buffers that share bytes with others; 0: its bytes are its own */
 } SimBuf;
@@ -331,6 +332,7 @@ typedef struct Machine {
   Vec(SimSaid) said;
   int64_t said_bytes;   /* of the block under way */
   Vec(GmAccess) log;
+  struct ReadMap *read; /* by tensor; NULL: nothing noted yet */
   Vec(TwiceWritten) twice; /* by the instruction under way */
   Vec(uint8_t) before;     /* the bytes they had */
   int64_t asked;        /* when, in ms */
@@ -473,6 +475,11 @@ void clock_join(uint32_t *into, const uint32_t *from, int32_t n);
 void say(Core *c, const Say *x);
 void say_around(const Sim *s, Arena *a, SayWhen when, SimResult *out);
 void say_collect(Arena *a, const Machine *machine, int n, SimResult *out);
+
+/* unread.c */
+void watch_reads(Sim *s);
+void note_read(Toucher *t, const SimBuf *b, int64_t at, int64_t len, int64_t count, int64_t stride);
+void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n); /* ends of operands: warnings */
 
 /* blocks.c */
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);

@@ -395,7 +395,9 @@ static void collect(Run *r) {
     if (x->fix) diag_fix(r->diags, g, "%s", x->fix);
   }
   r->ok = kept.len == 0 && !atomic_load(&s->stopped);
-  if (s->checks && r->ok) find_unwritten(s, &r->arena, r->diags, r->machine, r->n_machines);
+  if (!s->checks || !r->ok) return;
+  find_unwritten(s, &r->arena, r->diags, r->machine, r->n_machines);
+  find_unread(s, &r->arena, r->diags, r->machine, r->n_machines);
 }
 
 /* Is the value of this element known without running the kernel? */
@@ -507,6 +509,7 @@ static void run_all(Run *r) {
   atomic_store(&s->next, 0);
   atomic_store(&s->last, INT64_MAX);
   bool atomic = survey(r);
+  if (s->checks) watch_reads(s);
   begin_values(r);
   run_workers(r, thread_count(r, atomic));
   for (int i = 0; i < r->n_machines; i++)

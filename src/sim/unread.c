@@ -1,0 +1,122 @@
+/* unread.c - operands of a product of which the end was never read: a K loop of `K // block` where the tail is lost, a
+ * loop with one iteration too few.
+ *
+ * For each tensor that only the loads to L1 read, a bit an element says that some block read it; the workers' bits are
+ * put together when all blocks are done. A tensor is reported when its elements up to some index of one of its last two
+ * dimensions were all read, those from there on never, and they are no more than a load takes: then the loop that goes
+ * along the dimension ended early. Where what is read may hang on data - a scalar argument that is no size, an element
+ * that pipe S reads from a tensor - a part may be left out on purpose, and nothing is said. */
+#include "machine.h"
+
+#include <string.h>
+
+struct ReadMap { uint64_t *bit; int64_t rows, cols; uint32_t who; }; /* rows, cols: the most that one load takes */
+
+static void set_bits(uint64_t *bit, int64_t lo, int64_t hi) {
+  for (; lo < hi && lo % 64; lo++) bit[lo / 64] |= UINT64_C(1) << lo % 64;
+  for (; lo + 64 <= hi; lo += 64) bit[lo / 64] = ~UINT64_C(0);
+  for (; lo < hi; lo++) bit[lo / 64] |= UINT64_C(1) << lo % 64;
+}
+
+void note_read(Toucher *t, const SimBuf *b, int64_t at, int64_t len, int64_t count, int64_t stride) {
+  Machine *m = t->core->m;
+  if (!m->read) m->read = arena_array(&m->arena, struct ReadMap, m->sim->n_buf);
+  struct ReadMap *r = &m->read[b->tensor];
+  if (!r->bit) r->bit = arena_array(&m->arena, uint64_t, b->bytes / b->size / 64 + 1);
+  r->who = r->who && r->who < t->who ? r->who : t->who;
+  r->rows = max_i64(r->rows, count);
+  r->cols = max_i64(r->cols, len / b->size);
+  for (int64_t i = 0; i < count; i++)
+    set_bits(r->bit, (at + i * stride) / b->size, (at + i * stride + len) / b->size);
+}
+
+/* ---- which tensors --------------------------------------------------------------------------------------- */
+
+static bool is_size(const IrKernel *k, const IrVar *v) {
+  for (uint32_t p = 0; p < k->params.len; p++)
+    for (int d = 0; k->params.data[p].buf && d < k->params.data[p].buf->rank; d++)
+      if (ir_expr_uses(k->params.data[p].buf->shape[d], v)) return true;
+  return false;
+}
+
+void watch_reads(Sim *s) {
+  for (uint32_t p = 0; p < s->k->params.len; p++)
+    if (s->k->params.data[p].var && !is_size(s->k, s->k->params.data[p].var)) return;
+  for (int side = 0; side < 2; side++)
+    for (int32_t i = 0; i < s->prog[side].n_elem; i++)
+      if (s->buf[s->prog[side].elem[i].buf].space == SPACE_GM && !s->prog[side].elem[i].is_store) return;
+  for (uint32_t b = 1; b < s->n_buf; b++) {
+    SimBuf *x = &s->buf[b];
+    x->watch = s->checks && x->ir && x->space == SPACE_GM && x->tensor == b && !x->written && x->rank >= 2;
+  }
+  for (int side = 0; side < 2; side++)
+    for (int32_t i = 0; i < s->prog[side].n_inst; i++) {
+      const Inst *x = &s->prog[side].inst[i];
+      for (int a = 0; a < x->n_args; a++) { /* other readers, or views */
+        const SimBuf *b = &s->buf[x->arg[a].buf];
+        bool gm = b->ir && b->space == SPACE_GM;
+        if (gm && (x->op != OP_GM_TO_L1 || b->tensor != b->ir->id)) s->buf[b->tensor].watch = false;
+      }
+    }
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------------- */
+
+static bool has(const uint64_t *bit, int64_t i) { return bit[i / 64] >> i % 64 & 1; }
+
+static bool all_are(const uint64_t *bit, int64_t lo, int64_t hi, bool set) {
+  for (; lo < hi && lo % 64; lo++)
+    if (has(bit, lo) != set) return false;
+  for (; lo + 64 <= hi; lo += 64)
+    if (bit[lo / 64] != (set ? ~UINT64_C(0) : 0)) return false;
+  for (; lo < hi; lo++)
+    if (has(bit, lo) != set) return false;
+  return true;
+}
+
+/* Rows and columns (of the last two dimensions) up to which all planes were read; false: they were read otherwise. */
+static bool box_of(const SimBuf *b, const uint64_t *bit, int64_t *rows, int64_t *cols) {
+  int64_t R = b->shape[b->rank - 2], C = b->shape[b->rank - 1], planes = b->bytes / b->size / (R * C);
+  for (*cols = 0; *cols < C && has(bit, *cols);) ++*cols;
+  for (*rows = 0; *rows < R && has(bit, *rows * C);) ++*rows;
+  for (int64_t r = 0; r < planes * R; r++) {
+    int64_t end = r % R < *rows ? *cols : 0;
+    if (!all_are(bit, r * C, r * C + end, true) || !all_are(bit, r * C + end, (r + 1) * C, false)) return false;
+  }
+  return true;
+}
+
+static void report(const Sim *s, Arena *a, Diags *d, const SimBuf *b, uint32_t who, int dim, int64_t from) {
+  int64_t n = b->shape[dim];
+  const char *last = n - from > 1 ? arena_printf(a, " to %lld", (long long)n - 1) : "";
+  Diag *g = diag_add(d, DIAG_SIM_UNREAD, s->who[who]->loc,
+                     "index %lld%s of dimension %d of %%%s is never loaded, though all before it is: the product "
+                     "leaves this part out",
+                     (long long)from, last, dim, b->ir->name);
+  diag_other(d, g, b->ir->loc, "%%%s is declared here", b->ir->name);
+  diag_fix(d, g,
+           "let the loop along this dimension run T.ceildiv(%lld, block) times (%lld // block leaves the rest out), or "
+           "pass a tensor of %lld there",
+           (long long)n, (long long)n, (long long)from);
+}
+
+void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
+  for (uint32_t i = 1; i < s->n_buf; i++) {
+    const SimBuf *b = &s->buf[i];
+    struct ReadMap all = {0};
+    if (!b->watch || !b->bytes) continue;
+    for (int w = 0; w < n; w++) {
+      const struct ReadMap *r = m[w].read ? &m[w].read[i] : NULL;
+      if (!r || !r->bit) continue;
+      if (!all.bit) all.bit = arena_array(a, uint64_t, b->bytes / b->size / 64 + 1);
+      for (int64_t x = 0; x <= b->bytes / b->size / 64; x++) all.bit[x] |= r->bit[x];
+      all.rows = max_i64(all.rows, r->rows);
+      all.cols = max_i64(all.cols, r->cols);
+      all.who = all.who && all.who < r->who ? all.who : r->who;
+    }
+    int64_t R = b->shape[b->rank - 2], C = b->shape[b->rank - 1], rows, cols;
+    if (!all.bit || !box_of(b, all.bit, &rows, &cols)) continue;
+    if (rows == R && cols < C && C - cols <= all.cols) report(s, a, d, b, all.who, b->rank - 1, cols);
+    if (cols == C && rows < R && R - rows <= all.rows) report(s, a, d, b, all.who, b->rank - 2, rows);
+  }
+}
