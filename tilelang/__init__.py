@@ -44,7 +44,13 @@ def __getattr__(name):
         return importlib.import_module(".autotuner", __name__).autotune
     if name in ("Profiler", "TensorSupplyType"):
         return getattr(importlib.import_module(".profiler", __name__), name)
-    raise AttributeError(f"module 'tilelang' has no attribute '{name}'")
+    if name.startswith("_"):
+        raise AttributeError(name)
+    from .errors import fail, nearest
+
+    near = nearest(name, [*__all__, *_LATER])
+    fix = f"did you mean tilelang.{near}?" if near else "dir(tilelang) lists what there is"
+    fail(1001, f"tilelang has no '{name}'", fix=fix, kind=UnknownNameError)
 
 
 __all__ = [

@@ -306,6 +306,11 @@ class explained:
         deep = isinstance(error, RecursionError)
         at = place_of(*user) if user else here()
         if not inside and not deep:
+            asked = error.args[0] if isinstance(error, KeyError) and error.args else None
+            if type(asked).__module__.startswith(__package__):
+                text = f"{asked!r} is known only when the kernel runs; a dict of Python needs its value now"
+                fix = "T.if_then_else or a tensor in place of the dict, or a Python number from T.unroll(n)"
+                raise CompileError([Diagnostic(1005, text, *at, None, fix)]) from error
             if _OUR_KIND.search(str(error)):
                 fix = next((fix for word, fix in _PYTHON_WORDS if word in str(error)), _PYTHON_WORDS[-1][1])
                 said = _OUR_KIND.sub(
@@ -324,6 +329,8 @@ class explained:
                 "check the arguments of this call (help(T.name) shows them); TILELANG_TRACEBACK=1 shows where it fails"
             )
         )
+        if isinstance(error, OSError) and error.filename:
+            text, fix = f"{self.what}: {error.strerror}: '{error.filename}'", "a path that can be read and written"
         if issubclass(self.kind, _AtCall):
             raise self.kind(text, fix, at) from error
         raise self.kind([Diagnostic(self.code, text, *at, None, fix)]) from error
@@ -378,6 +385,23 @@ class Rightly(type):
             wrong_call(cls.spoken, cls.__init__, (cls, *args), kwargs, e)
 
 
+def rightly_all(cls, spoken, kind, names):
+    """The same for methods of a class; besides, what goes wrong inside them is an error at the user's line."""
+
+    def wrap(fn, what):
+        fn = rightly(what, kind)(fn)
+
+        @functools.wraps(fn)
+        def wrapped_method(*args, **kwargs):
+            with explained(what, kind):
+                return fn(*args, **kwargs)
+
+        return wrapped_method
+
+    for name in names.split():
+        setattr(cls, name, wrap(getattr(cls, name), f"{spoken}.{name}"))
+
+
 def wrong_call(what, fn, args, kwargs, error, kind=None):
     """Raises what is wrong with a call whose arguments do not fit the signature of `fn`."""
     import inspect
@@ -387,9 +411,8 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
         parameters, args = list(parameters)[1:], args[1:]
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     names, places = [p.name for p in named], [p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
-    shown = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
-    usage = [str(p.replace(annotation=p.empty)).replace("'", '"') for p in shown]
-    usage = f"{what}({', '.join(usage)})"
+    shown = [p.replace(annotation=p.empty) for p in parameters if p.kind is not p.VAR_KEYWORD]
+    usage = what + str(inspect.Signature(shown)).replace("'", '"')
     unknown = [n for n in kwargs if n not in names]
     missing = [p.name for p in named[len(args) :] if p.default is p.empty and p.name not in kwargs]
     twice = [n for n in places[: len(args)] if n in kwargs]

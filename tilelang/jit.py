@@ -13,7 +13,7 @@ import functools
 import time
 
 from . import cache
-from .errors import ArgumentError, explained, fail, nearest, rightly, warn
+from .errors import ArgumentError, explained, fail, here, nearest, rightly, warn, wrong_call
 from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
@@ -195,6 +195,7 @@ class Context:
 
     def __init__(self, tensors, consts, collecting, fixed):
         self.tensors, self.consts, self.collecting, self.fixed = tensors, consts, collecting, fixed
+        self.called = here()
         self.found = {}  # tensor -> TensorType
         self.asked = {}  # T.const names
 
@@ -218,6 +219,7 @@ class Context:
             raise ArgumentError(
                 f"argument '{name}' is {what(self.fixed[name])}, wanted a tensor {kind!r}",
                 "a numpy array or a torch tensor",
+                self.called,
             )
         if not isinstance(kind, TensorType):
             return value()
@@ -238,8 +240,8 @@ class Context:
 class Plan:
     """Where the compile-time sizes of an eager kernel come from."""
 
-    def __init__(self, sources, untyped, tensors):
-        self.sources, self.untyped, self.tensors = sources, untyped, tensors
+    def __init__(self, sources, untyped, tensors, ranks):
+        self.sources, self.untyped, self.tensors, self.ranks = sources, untyped, tensors, ranks
 
 
 class Eager:
@@ -252,6 +254,11 @@ class Eager:
         self.notes = annotations(self.fn)
         self.scalars = {n for n, a in self.notes.items() if isinstance(a, DType)}
         self.plans = {}
+        if owner.options.get("out_idx") is not None:
+            raise ArgumentError(
+                f"out_idx of '{self.fn.__name__}', which opens T.Kernel itself",
+                "make the output with T.empty and `return` it; out_idx belongs to functions that return a prim_func",
+            )
 
     def bind(self, args, kwargs, partly):
         """(bound arguments, sizes given by name)."""
@@ -260,7 +267,7 @@ class Eager:
         try:
             bound = (self.signature.bind_partial if partly else self.signature.bind)(*args, **own)
         except TypeError as e:
-            raise ArgumentError(f"{self.fn.__name__}: {e}", f"{self.fn.__name__}({', '.join(self.names)})") from None
+            wrong_call(self.fn.__name__, self.fn, args, own, e, ArgumentError)
         bound.apply_defaults()
         return bound.arguments, sizes
 
@@ -282,6 +289,13 @@ class Eager:
         plan = self.plans.get(base)
         if plan is None:
             plan = self.plans[base] = self.collect(tensors, views, fixed)
+        for n, rank in plan.ranks.items():
+            if n in views and len(views[n].shape) != rank:
+                shape = views[n].shape
+                raise ArgumentError(
+                    f"{self.fn.__name__}: argument '{n}' has {len(shape)} dimensions, shape {shape}, wanted {rank}",
+                    f"give it {rank} dimensions: x.reshape(...)",
+                )
         consts = dict(sizes)
         for name, (tensor, dim) in plan.sources.items():
             if name not in consts and tensor in views and dim < len(views[tensor].shape):
@@ -346,7 +360,8 @@ class Eager:
             for d, s in enumerate(kind.shape if kind else ()):
                 if isinstance(s, Var) and s.kind == "const":
                     sources.setdefault(s.name, (n, d))
-        return Plan(sources, [n for n in loose if n not in context.found], tensors)
+        ranks = {n: len(kind.shape) for n, kind in context.found.items()}
+        return Plan(sources, [n for n in loose if n not in context.found], tensors, ranks)
 
     def trace(self, tensors, views, fixed, consts):
         loose = [n for n in tensors if not isinstance(self.notes.get(n), TensorType)]
@@ -375,10 +390,13 @@ class Eager:
 
     def results(self, result, builder):
         """What `return` gives back: ("out", position among the outputs) or ("in", position among the arguments)."""
-        if result is None:
-            return []
+        result = result if isinstance(result, (tuple, list)) else [result] * (result is not None)
+        for b in builder.outs:
+            if not any(b is r for r in result):
+                warn(f"'{b.called}' is made with T.empty and not returned: nothing of it is left", at=b.at,
+                     fix=f"return {b.called}")  # fmt: skip
         out = []
-        for r in result if isinstance(result, (tuple, list)) else [result]:
+        for r in result:
             outs = [i for i, b in enumerate(builder.outs) if b is r]
             ins = [i for i, p in enumerate(builder.params) if p is r]
             if not outs and not ins:

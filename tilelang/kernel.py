@@ -20,6 +20,7 @@ from .errors import (
     explained,
     from_core,
     nearest,
+    rightly_all,
     show_print,
     warn,
 )
@@ -705,9 +706,7 @@ class Kernel(Debugging):
             program = self._program
             program.diags_clear()
             began = time.perf_counter()
-            ok, result = program.sim(
-                args, checks=bool(self.checks), threads=self.threads, record=launched is not None
-            )
+            ok, result = program.sim(args, checks=bool(self.checks), threads=self.threads, record=launched is not None)
             self.times["run"] = time.perf_counter() - began
             self.last_run = result
             found = [d for d in self.findings(program) if d.code not in views.left_out]
@@ -723,6 +722,15 @@ class Kernel(Debugging):
 
     def __repr__(self):
         return f"<kernel {self.name}({', '.join(repr(p) for p in self.params)}) for {self.device}>"
+
+
+rightly_all(
+    Kernel,
+    "kernel",
+    ArgumentError,
+    "ir explain explain_json get_kernel_source profile cost export build twin "
+    "interpret compare bisect numerics reproduce",
+)
 
 
 def chip_named(name=None):

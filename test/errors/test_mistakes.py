@@ -29,6 +29,20 @@ def f(A: T.Tensor((16, 64), "float32"), B: T.Tensor((16, 64), "float32"), n: T.i
 """
 COPY = HEAD + "        T.copy(a, B)\n"
 
+EAGER = """
+@tilelang.jit
+def f(A):
+    M, N = T.const("M, N")
+    A: T.Tensor((M, N), "float32")
+    C = T.empty((M, N), "float32")
+    with T.Kernel(1) as bx:
+        a = T.alloc_shared((16, 64), "float32")
+        T.copy(A, a[0:M, 0:N])
+        T.copy(a[0:M, 0:N], C)
+    return {}
+
+"""
+
 
 def run(text, name):
     """The first error of a program."""
@@ -103,6 +117,10 @@ x = f"{bx:04d}"                            | TL1005 | needs a number | T.printf
 for k in T.Parallel(-4): a[k, 0] = 1.0     | TL1004 | T.Parallel over (-4,) | at least 0
 x = a[0, 0] << 2                           | TL1004 | '<<' takes integers | T.reinterpret
 x, y = a                                   | TL1005 | cannot be unpacked into 2 names | x.shape
+x = {0: 1.0}[bx]                           | TL1005 | a dict of Python needs its value now | T.if_then_else
+x = bx // 0                                | TL1004 | bx // 0 | a divisor
+x = T.ceildiv(n, 0)                        | TL1004 | T.ceildiv(n, 0) | a divisor
+T.copy(A[0], a)                            | TL0501 | of shape (1, 64) into 'a' | slice both sides
 a[0, 0] = a[0, 0] * 10**400                | TL1004 | is beyond every float dtype | T.infinity
 v = T.alloc_var("int32", init=2.5)         | TL1004 | 2.5 is no whole number | T.cast(2.5, 'int32')
 T.alloc_ub((4,), "int32")[0] = 0.5         | TL1004 | 0.5 is no whole number | T.cast(0.5, 'int32')
@@ -149,6 +167,19 @@ SCRIPT = [
     ("@tilelang.jit\ndef g(M, N): pass\n", "g(16)", "TL1030", "g is called without its argument 'N'", "g(M, N)"),
     ("@tilelang.jit\ndef g(M, N): pass\n", "g(M=16, n=4)", "TL1030", "no argument 'n'", "did you mean 'N'?"),
     ("@tilelang.jit\ndef g(M): pass\n", "g(16)", "TL1030", "returns NoneType None", "`return` it"),
+    (COPY + "k = tilelang.compile(f, out_idx=[1])\n", "k.reproduce()", "TL1030", "'path'", "kernel.reproduce("),
+    (COPY + "k = tilelang.compile(f, out_idx=[1])\n", "k.reproduce('/no/where', np.ones((16, 64), np.float32), 1)",
+     "TL1030", "No such file or directory: '/no/where'", "a path"),
+    (COPY + "k = tilelang.compile(f, out_idx=[1])\n", "k.profile(3)", "TL1030", "'A' is int 3", "its shape"),
+    (COPY + "k = tilelang.compile(f, out_idx=[1])\n", "k.ir(befor='x')", "TL1030", "no argument 'befor'", "kernel.ir("),
+    ("", "tilelang.complie(3)", "TL1001", "tilelang has no 'complie'", "tilelang.compile?"),
+    ("", "tilelang.autotune(config=[])", "TL1030", "no argument 'config'", "did you mean 'configs'?"),
+    (EAGER.format("C"), "f(np.ones(4, np.float32))", "TL1030", "'A' has 1 dimensions", "2 dimensions"),
+    (EAGER.format("C"), "f(None)", "TL1030", "argument 'A' is NoneType None", "numpy array"),
+    (EAGER.format("C"), "f(np.ones((4, 4), np.float32), 3, 4)", "TL1030", "takes 1 arguments", "f(A)"),
+    (EAGER.format("C").replace("jit", "jit(out_idx=[0])"), "f(np.ones((4, 4), np.float32))", "TL1030", "out_idx of 'f'",
+     "T.empty"),
+    ("@T.macro\ndef plus(x, v): pass\n\n" + HEAD, "        plus(a)\n", "TL1004", "plus is called", "plus(x, v)"),
     ("", "@T.prim_func\ndef f(self, A: T.Tensor((4,), 'int8')): pass", "TL1010", "no annotation", "is no method"),
     ("", "def f(*A: T.Tensor((4,), 'int8')): pass\nT.prim_func(f)", "TL1010", "*args", "def f(A"),
     ("", "async def f(A: T.Tensor((4,), 'int8')): pass\nT.prim_func(f)", "TL1009", "`async def`", "plain functions"),
@@ -202,6 +233,13 @@ tilelang.compile(f)
 def test_what_belongs_to_another_launch(operands, text, fix):
     program = BEGIN + LEFT.format(operands)
     check(run(program, "left.py"), "left.py", program[: program.index(operands)].count("\n") + 1, "TL1008", text, fix)
+
+
+def test_a_result_that_is_not_returned():
+    space = {}
+    exec_in(EAGER.format("None"), "lost.py", space)
+    with pytest.warns(tilelang.TileLangWarning, match="TL1020: 'C' is made with T.empty and not returned"):
+        space["f"](space["np"].ones((16, 64), "float32"))
 
 
 def test_names_of_other_scripts():

@@ -10,7 +10,7 @@ import functools
 import inspect
 import typing
 
-from ..errors import ArgumentError, CompileError, TileLangError
+from ..errors import ArgumentError, CompileError, TileLangError, rightly
 from ..jit import JITFunction, jit
 from ..tensors import is_tensor
 from ..profiler import TensorSupplyType, agree, do_bench, make_inputs
@@ -209,6 +209,7 @@ def _options(*, supply_type=TensorSupplyType.Auto, ref_prog=None, supply_prog=No
     )  # fmt: skip
 
 
+@rightly("tilelang.autotune", ArgumentError)
 def autotune(func=None, *, configs, **options):
     """Decorator above @tilelang.jit. `configs`: a list of {argument: value}, or a function of (args, kwargs) that gives
     one. Options: supply_type, supply_prog (inputs), ref_prog, rtol, atol, max_mismatched_ratio, skip_check,

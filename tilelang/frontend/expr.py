@@ -163,7 +163,7 @@ class Expr:
     def __array__(self, dtype=None, copy=None):
         import numpy
 
-        hint = "functions of numpy do not run on the chip: T.exp, T.sqrt … stand for them"
+        hint = "functions and arrays of numpy are not on the chip: T.exp …; an array becomes a tensor parameter"
         return numpy.asarray(self._python_value("a number", hint), dtype)
 
     def __bool__(self):
@@ -172,7 +172,7 @@ class Expr:
                 "the truth",
                 "inside a kernel or a @T.macro write the `if` as it is (it is turned into one of the chip); in a plain "
                 "Python function mark the function @T.macro, or use T.if_then_else(c, a, b); T.max and T.min stand for "
-                "those of Python",
+                "those of Python, x == a or x == b for `x in (a, b)`",
             )
         )
 
@@ -429,6 +429,8 @@ def binary(op, a, b):
             if known.op == "const":
                 return other if known.args[0] == (op == "&&") else known
         return Expr(op, (a, b), bool_)
+    if op in ("//", "%") and b.op == "const" and b.args[0] == 0:
+        fail(1004, f"{show(a)} {op} 0", fix="a divisor of at least 1")
     dtype = common_dtype(a, b)
     if op in ("/",) and not dtype.is_float:
         dtype = float32

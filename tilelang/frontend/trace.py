@@ -5,7 +5,7 @@ import linecache
 import time
 import types
 
-from ..errors import Rightly, explained, fail, warn
+from ..errors import Rightly, explained, fail, rightly, warn
 from ..language.dtypes import IR_NAME, DType
 from .builder import Builder, active
 from .expr import Buffer, Var, describe, dims
@@ -188,7 +188,8 @@ class PrimFunc:
 
         with explained(f"the kernel '{fn.__name__}'"), Builder(fn.__name__, where) as b:
             result = execute(b)
-            if result is not None and not isinstance(result, (Buffer, tuple, list)):
+            returned = result if isinstance(result, (tuple, list)) else [result] * (result is not None)
+            if not all(isinstance(r, Buffer) and r.space == "gm" for r in returned):
                 fail(
                     1010,
                     f"'{fn.__name__}' returns {result!r}",
@@ -239,7 +240,7 @@ class Macro:
     def __call__(self, *args, **kwargs):
         if self.run is None:
             self.run, _ = rewrite(self.fn, Frame)
-        return self.run(*args, **kwargs)
+        return rightly(self.__name__)(self.run)(*args, **kwargs)
 
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)

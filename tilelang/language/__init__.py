@@ -172,7 +172,7 @@ _statements(
     globals(),
     "copy gemm gemm_v0 mma fill clear reduce_sum reduce_max reduce_min reduce_abssum reduce_absmax reduce_bitand "
     "reduce_bitor reduce_bitxor cumsum cummax transpose set_flag wait_flag pipe_barrier barrier_all set_cross_flag "
-    "wait_cross_flag sync_all annotate_address".split(),
+    "wait_cross_flag sync_all annotate_address printf print dump_tensor device_assert".split(),
 )
 
 __all__ = [n for n in globals() if not n.startswith("_")]

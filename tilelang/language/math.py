@@ -4,7 +4,7 @@ import builtins as _b
 import math as _m
 
 from ..errors import fail
-from ..frontend.expr import Buffer, Expr, Region, binary, const, describe, select, unary, wrap
+from ..frontend.expr import Buffer, Expr, Region, binary, const, describe, select, show, unary, wrap
 from ..frontend.expr import cast as _cast
 from .dtypes import DType
 
@@ -33,6 +33,8 @@ def _constant(v):
 
 def ceildiv(a, b):
     """a / b, rounded up."""
+    if _python(b) and b == 0:
+        fail(1004, f"T.ceildiv({show(a)}, 0)", fix="a divisor of at least 1")
     return _constant(-(-a // b)) if _python(a, b) else (a + b - 1) // b
 
 

@@ -139,7 +139,8 @@ def const(names, dtype=int32):
         fail(
             1006,
             "T.const outside an eager kernel",
-            fix="in a prim_func take the sizes from the enclosing function; T.symbolic for sizes known at call time",
+            fix="an eager kernel, under @tilelang.jit, opens T.Kernel itself; in a prim_func take the sizes from the "
+            "enclosing function; T.symbolic for sizes known at call time",
         )
     names = _names("T.const", names)
     made = tuple(b.eager.const(n, dtype) for n in names)

@@ -135,7 +135,7 @@ def _disagree(s, d, transpose):
     b = current("T.copy")
     how = "transposed " * bool(transpose)
     text = f"T.copy moves {_box(s)} of shape {shape_text(s.ext)} {how}into {_box(d)} of shape {shape_text(d.ext)}"
-    fix = None
+    fix = "slice both sides to the same shape, A[i : i + m, j : j + n], or give one of them as an element, A[i, j]"
     tile, other = (d, s) if s.buf.space == "gm" else (s, d)
     if len(long_dims(tile.ext)) == len(long_dims(other.ext)) and all(isinstance(e, int) for e in other.ext):
         fix = (

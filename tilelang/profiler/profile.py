@@ -93,7 +93,7 @@ class Launches(list):
 
 def arguments(kernel, args, kwargs):
     """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive."""
-    from ..tensors import is_tensor, stored
+    from ..tensors import is_tensor, stored, what
 
     sizes = {n: int(kwargs.pop(n)) for n in list(kwargs) if n in kernel.sizes and not is_tensor(kwargs[n])}
     if any(is_tensor(a) for a in [*args, *kwargs.values()]):
@@ -117,6 +117,10 @@ def arguments(kernel, args, kwargs):
             )
         given[names[n]] = v
     for i, shape in given.items():
+        if kernel.params[i].kind == "tensor" and not isinstance(shape, (tuple, list)):
+            raise ArgumentError(
+                f"{kernel.name}.profile: '{kernel.params[i].name}' is {what(shape)}", "a tensor, its shape, or nothing"
+            )
         want = kernel.params[i].shape
         for w, h in zip(want, shape if isinstance(shape, (tuple, list)) else ()):
             if getattr(w, "name", None) in kernel.sizes:
