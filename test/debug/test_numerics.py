@@ -75,3 +75,17 @@ def test_a_sum_in_too_few_bits():
     found = tilelang.compile(f, out_idx=[1]).numerics(np.ones((4, 256), np.float16))
     assert not found.entries
     assert "'c' keeps a sum in float16" in str(found) and "'d' in float32" in str(found) and "1/2048" in str(found)
+
+
+def test_a_factor_that_is_read_when_the_kernel_runs():
+    @T.prim_func
+    def f(A: T.Tensor((16, 64), "float32"), C: T.Tensor((16, 64), "float32"), n: T.int32):
+        with T.Kernel(1) as bx:
+            a = T.alloc_ub((16, 64), "float32")
+            T.copy(A, a)
+            T.tile.mul(a, a, T.cast(n, "float32"))
+            T.copy(a, C)
+
+    kernel = tilelang.compile(f, out_idx=[1])
+    assert not kernel.numerics(np.full((16, 64), 1e-30, np.float32), 0).entries  # nothing is lost of zero
+    assert not kernel.numerics(np.full((16, 64), 1e-30, np.float32), 3).entries

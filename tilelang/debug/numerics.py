@@ -97,9 +97,9 @@ class Observer:
         got = widen(_view(lane, out), out.buf.dtype)
         overflow = int(np.isinf(got).sum()) if not any(np.isinf(a).any() for a in ins) else 0
         nan = int(np.isnan(got).sum()) if not any(np.isnan(a).any() for a in ins) else 0
-        self.entry(s, s.name, out.buf.dtype).add(lane, overflow, self.flushed(s, ins, got), nan, got.size)
+        self.entry(s, s.name, out.buf.dtype).add(lane, overflow, self.flushed(lane, s, ins, got), nan, got.size)
 
-    def flushed(self, s, ins, got):
+    def flushed(self, lane, s, ins, got):
         """Zeros that exact arithmetic would not give."""
         zero = got == 0
         if not zero.any() or not ins:
@@ -114,7 +114,7 @@ class Observer:
             if s.name == "mul" and len(same) > 1:
                 live &= same[1] != 0
             scalar = [a for a in s.ins if not isinstance(a, Region)]
-            return int((zero & live).sum()) if not scalar or s.name == "div" or scalar[0].args != (0.0,) else 0
+            return int((zero & live).sum()) if not scalar or s.name == "div" or np.any(lane.value(scalar[0]) != 0) else 0
         return 0
 
     def store(self, lane, s):
