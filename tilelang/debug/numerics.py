@@ -114,7 +114,9 @@ class Observer:
             if s.name == "mul" and len(same) > 1:
                 live &= same[1] != 0
             scalar = [a for a in s.ins if not isinstance(a, Region)]
-            return int((zero & live).sum()) if not scalar or s.name == "div" or np.any(lane.value(scalar[0]) != 0) else 0
+            return (
+                int((zero & live).sum()) if not scalar or s.name == "div" or np.any(lane.value(scalar[0]) != 0) else 0
+            )
         return 0
 
     def store(self, lane, s):
@@ -173,4 +175,3 @@ def numerics(call):
     made.go()
     entries = [e for e in seen.entries.values() if e.overflow or e.underflow or e.nan]
     return Numerics(sorted(entries, key=lambda e: (e.file or "", e.line)), list(seen.sums.values()))
-
