@@ -146,6 +146,7 @@ TL_API int tl_printed_at(TlContext *c, int i, TlPrinted *out);
 /* All 0: the chip as it is. */
 typedef struct {
   double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
+  double miss_factor;     /* of the bytes that L2 does not have, this share counts as missing; 0: 1 */
   int l2_warm;            /* L2 holds what the same launch before left there; else nothing */
   int l2_all_hit;         /* every read is in L2 already */
   int no_bank_conflicts;  /* of UB */

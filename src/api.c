@@ -796,7 +796,7 @@ int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTi
   if (result) memset(result, 0, sizeof *result);
   SimArg *in = run_args(c, "timing", args, n_args, false);
   if (!in) return 0;
-  SimTimeOptions so = {.hbm_factor = o->hbm_factor, .l2_factor = o->l2_factor,
+  SimTimeOptions so = {.hbm_factor = o->hbm_factor, .l2_factor = o->l2_factor, .miss_factor = o->miss_factor,
                        .l2 = o->l2_all_hit ? L2_ALL_HIT : o->l2_warm ? L2_WARM : L2_COLD,
                        .no_bank_conflicts = o->no_bank_conflicts, .free_flags = o->free_flags,
                        .compute_only = o->compute_only, .copy_only = o->copy_only, .timeline = o->timeline,

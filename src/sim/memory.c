@@ -40,6 +40,7 @@ void memory_init(Clock *k) {
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
   m->all_hit = o->l2 == L2_ALL_HIT;
+  m->miss_factor = o->miss_factor > 0 ? o->miss_factor : 1;
   m->free = o->compute_only;
   m->capacity = (uint32_t)(k->arch.l2_bytes / LINE / LINES_A_STAMP);
   m->filled = LINES_A_STAMP;
@@ -251,6 +252,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   m->dirtied += x.dirtied;
   int64_t back = write_back(m), miss = x.missing;
   if (m->all_hit || t->write) miss = 0; /* a write needs nothing from HBM */
+  else miss = (int64_t)((double)miss * m->miss_factor);
   if (m->all_hit) back = 0;
   if (!t->write) {
     m->miss_bytes += miss;
@@ -260,7 +262,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
               .part = t->write || t->run >= LINE ? -1 : (int64_t)t->buf << 40 | t->at / m->part_bytes,
               .together = 1, .crowd = 1, .behind = -1};
   /* L2 gives a line at a time: a piece of one counts as a whole one there. */
-  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0);
+  int64_t hbm = miss + back + (miss ? (int64_t)((double)x.pieces * m->miss_factor) * m->piece : 0);
   int64_t l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
   Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
   f->bytes = max_i64(hbm ? x.touched : x.lines * LINE, hbm);

@@ -49,6 +49,7 @@ typedef enum { L2_COLD, L2_WARM, L2_ALL_HIT } SimL2;
 
 typedef struct {
   double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
+  double miss_factor;           /* of the bytes that L2 does not have, this share counts as missing; 0: 1 */
   SimL2 l2;
   bool no_bank_conflicts;
   bool free_flags;   /* flags and barriers cost nothing; they still order */

@@ -574,6 +574,7 @@ static bool launch(Clock *k) {
     Tick at = k->launch + g * k->skew;
     start_block(k, &k->group[g], at);
     push_event(k, at, GROUP_START, g);
+    k->dispatcher = at; /* later blocks come after the first ones */
   }
   for (;;) {
     int channel;

@@ -75,6 +75,7 @@ typedef struct {
   int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   bool all_hit, free; /* what-if: every read hits; transfers take no time */
+  double miss_factor;
 } Memory;
 
 struct Clock;

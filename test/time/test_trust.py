@@ -249,6 +249,14 @@ def test_second_read_hits():
     assert read(256) == 0
 
 
+def test_half_of_the_misses():
+    """miss_factor: so many of the missing bytes are there after all; their hits count, and it is faster."""
+    p = program(PIPELINE)
+    times = [timed(p, SHAPES, miss_factor=f)[0] for f in (0.0, 0.5, 0.01)]  # 0: as it is
+    assert [t["l2_hit"] for t in times] == pytest.approx([0, 0.5, 0.99], abs=0.001)
+    assert times[0]["us"] > times[1]["us"] > times[2]["us"]
+
+
 def test_no_blocks():
     p = program(kernel("%n: i32", "%b: %n", "vector", ["%v: ub f32[64] at 0"], ["exp %v -> %v"]))
     ok, result = p.time([0])
@@ -295,9 +303,8 @@ def test_load_to_l1_alone(rows, cols):
 
 
 def test_store_of_the_cube_alone():
-    p = program(
-        kernel("%C: gm f32[64, 64] out", "%b: 1", "cube", ["%c: l0c f32[64, 64] nz at 0"], ["l0c_to_gm %c -> %C"])
-    )
+    allocs = ["%c: l0c f32[64, 64] nz at 0"]
+    p = program(kernel("%C: gm f32[64, 64] out", "%b: 1", "cube", allocs, ["l0c_to_gm %c -> %C"]))
     assert cycles(p, [(64, 64)]) == pytest.approx(ROUND["fix_head"] + 64 * 64 * 4 / ROUND["fix_bus"], abs=1)
 
 

@@ -217,7 +217,10 @@ class Profile:
     @functools.cached_property
     def what_if(self):
         """{question: microseconds} of runs under another condition; a question that cannot be asked is left out."""
-        answers = {q: self._run(full=False, **how)[0]["us"] for q, how in QUESTIONS.items()}
+        asked = dict(QUESTIONS)
+        if 0 < self.l2_hit < 0.5:
+            asked["twice the share of hits in L2"] = {"miss_factor": (1 - 2 * self.l2_hit) / (1 - self.l2_hit)}
+        answers = {q: self._run(full=False, **how)[0]["us"] for q, how in asked.items()}
         deeper = self._deeper()
         if deeper is not None:
             answers["one more stage in every T.Pipelined"] = deeper
