@@ -183,8 +183,8 @@ What the model does not have, and these points show:
 * slices and hash of L2 are not published: that a part of it serves 4 MiB of a tensor is what copies 7, 8 to UB and 6,
   7 to L1 suggest (all cores read one tensor of 6 or 8 MiB), not what a vendor says;
 * an unaligned ND2NZ load on A2 costs more than whole lines;
-* 950: all cube cores that read the same tile (copy 6 to L1) are slowed down, unlike vector cores (copies 7, 8 to UB), so
-  no limit of a part of L2 is set there; part of L2 behaves as if it were smaller than 128 MiB;
+* 950: cube cores that all read the same tile (copy 6 to L1) are slowed down, unlike vector cores (copies 7, 8 to UB),
+  so no limit of a part of L2 is set there; part of L2 behaves as if it were smaller than 128 MiB;
 * order of matmul 8192³ on the 950: published cases 5 and 6 differ by 0.06 %, cases 2 and 3 by 0.9 %;
 * the cost of flags between cores and of `sync_all`, which no published point isolates.""".splitlines()
 
