@@ -178,6 +178,13 @@ static void adders(int block, int core) {
   if (block == 1 && core == TW_VECTOR1 && meeting) twin_touch(TW_MTE3, ws + 1, 4, TW_WRITE);
 }
 
+static float written_by[2];
+static void same_place(int block, int core) {
+  (void)block;
+  for (int i = 0; i < 8; i++) a[i] = written_by[core - 1];
+  twin_ub_gm((void *)(uintptr_t)ws, a, 1, 32, 0, 0, -1);
+}
+
 static void beyond(int block, int core) {
   if (!block && core == TW_VECTOR0) twin_touch(TW_MTE2, ws + 60, 32, TW_READ);
 }
@@ -207,6 +214,12 @@ static void order_between_cores(void) {
   FRESH;
   meeting = 1;
   CHECK(strstr(run_cores(2, vectors, adders), "added to it") || strstr(run_cores(2, vectors, adders), "adds to ws"));
+  FRESH;
+  written_by[0] = written_by[1] = 3;
+  CHECK(!*run_cores(1, vectors, same_place)); /* the same values */
+  FRESH;
+  written_by[1] = 4;
+  CHECK(strstr(run_cores(1, vectors, same_place), "writes ws at element 0"));
   FRESH;
   CHECK(strstr(run_cores(1, vectors, beyond), "works on bytes 240 to 272 of ws, which has 256"));
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { GRAIN = 16, PAGE = 4096, GRAINS = PAGE / GRAIN, BUCKETS = 4096, MAX_FAULTS = 20, EVENTS = 8, CROSS = 16,
-       SETS = 16, MAX_TENSORS = 64, READERS = 3 };
+       SETS = 16, MAX_TENSORS = 64, READERS = 3, REWRITE = TW_ACCUMULATE + 1 };
 
 typedef struct {
   uint32_t wrote;            /* time of the last write */
@@ -108,6 +108,7 @@ void twin_share(void *shared, int first, int blocks, const bool there[TW_CORES])
   pthread_mutexattr_init(&lock);
   pthread_condattr_init(&changed);
   pthread_mutexattr_setpshared(&lock, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_settype(&lock, PTHREAD_MUTEX_RECURSIVE);
   pthread_condattr_setpshared(&changed, PTHREAD_PROCESS_SHARED);
   pthread_mutex_init(&s->lock, &lock);
   pthread_cond_init(&s->changed, &changed);
@@ -292,7 +293,8 @@ static void remember(Element *x, Epoch me) {
 }
 
 static void touch_tensor(const Tensor *t, int p, const char *at, size_t bytes, int how) {
-  Epoch me = {twin.now[p], (unsigned)(first_core() + twin.me), (unsigned)p, 1u + (unsigned)how};
+  int kind = how == REWRITE ? TW_WRITE : how;
+  Epoch me = {twin.now[p], (unsigned)(first_core() + twin.me), (unsigned)p, 1u + (unsigned)kind};
   size_t from = (size_t)(at - t->at), end = from + bytes, size = (size_t)t->element;
   if (end > t->bytes) {
     fault("pipe %s works on bytes %zu to %zu of %s, which has %zu", pipe_name[p], from, end, t->name, t->bytes);
@@ -302,11 +304,19 @@ static void touch_tensor(const Tensor *t, int p, const char *at, size_t bytes, i
   lock();
   for (size_t i = from / size; i < (end + size - 1) / size; i++) {
     Element *x = &t->shadow[i];
-    said = said || against(t, i, x->wrote, p, how);
+    said = said || (how != REWRITE && against(t, i, x->wrote, p, kind));
     for (int r = 0; r < READERS && !said; r++)
-      said = x->other[r].kind != me.kind && against(t, i, x->other[r], p, how);
+      said = x->other[r].kind != me.kind && against(t, i, x->other[r], p, kind);
     remember(x, me);
   }
+  unlock();
+}
+
+/* Writes that leave what is there need no order among each other. */
+static void store(int p, char *d, const char *s, size_t bytes) {
+  lock();
+  twin_touch(p, d, bytes, memcmp(d, s, bytes) ? TW_WRITE : REWRITE);
+  memcpy(d, s, bytes);
   unlock();
 }
 
@@ -949,11 +959,14 @@ void twin_ub_gm(void *gm, const void *ub, int rows, uint32_t bytes, uint32_t ub_
   within("a store from UB", "bytes of a row", bytes, 1, (1 << 21) - 1);
   for (int r = 0; r < rows; r++, d += bytes + gm_gap, s += (bytes + 31) / 32 * 32 + ub_gap * 32) {
     twin_touch(TW_MTE3, s, bytes, TW_READ);
-    twin_touch(TW_MTE3, d, bytes, atomic_type < 0 ? TW_WRITE : TW_ACCUMULATE);
-    if (atomic_type < 0) memcpy(d, s, bytes);
-    else
-      for (uint32_t e = 0; e < bytes; e += (uint32_t)type_size[atomic_type])
-        add_at((TwinType)atomic_type, d + e, s + e);
+    if (atomic_type < 0) {
+      store(TW_MTE3, d, s, bytes);
+      continue;
+    }
+    lock();
+    twin_touch(TW_MTE3, d, bytes, TW_ACCUMULATE);
+    for (uint32_t e = 0; e < bytes; e += (uint32_t)type_size[atomic_type]) add_at((TwinType)atomic_type, d + e, s + e);
+    unlock();
   }
 }
 
@@ -1086,13 +1099,18 @@ void twin_fix(TwinType from, TwinType to, void *gm, const void *c, int n, int m,
       const char *s = (const char *)c + ((size_t)(j / 16) * (size_t)plane_rows + (size_t)i) * 64 + j % 16 * 4;
       char *d = (char *)gm + ((size_t)i * pitch + (size_t)j) * (size_t)size, out[4];
       twin_touch(TW_FIX, s, 4, TW_READ);
-      twin_touch(TW_FIX, d, (size_t)size, atomic_type < 0 ? TW_WRITE : TW_ACCUMULATE);
       double v = get(from, s);
       if (relu && !(v > 0)) v = 0;
       if (is_float(to)) put_float(to, out, v);
       else put_int(to, out, (int64_t)v);
-      if (atomic_type < 0) memcpy(d, out, (size_t)size);
-      else add_at((TwinType)atomic_type, d, out);
+      if (atomic_type < 0) {
+        store(TW_FIX, d, out, (size_t)size);
+        continue;
+      }
+      lock();
+      twin_touch(TW_FIX, d, (size_t)size, TW_ACCUMULATE);
+      add_at((TwinType)atomic_type, d, out);
+      unlock();
     }
 }
 
