@@ -617,11 +617,17 @@ static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int 
   return status;
 }
 
-/* One tensor of the twin against the simulator's: 1 if it differs. */
+static int same_element(const Tensor *t, const unsigned char *a, const unsigned char *b) {
+  if (!memcmp(a, b, (size_t)t->p.bytes)) return 1;
+  return t->f->kind == 'f' && isnan(decode(t->f, load(a, t->p.bytes), t->p.bytes)) &&
+         isnan(decode(t->f, load(b, t->p.bytes), t->p.bytes));
+}
+
+/* One tensor of the twin against the simulator's, any NaN like another: 1 if it differs. */
 static int compare_tensor(const Options *o, const Tensor *t, const unsigned char *got, int *n) {
   int64_t differ = 0, first = -1;
   for (int64_t i = 0; i < t->count; i++)
-    if (memcmp(got + i * t->p.bytes, t->data + i * t->p.bytes, (size_t)t->p.bytes) && !differ++) first = i;
+    if (!same_element(t, got + i * t->p.bytes, t->data + i * t->p.bytes) && !differ++) first = i;
   if (o->json) {
     printf("%s\n {\"name\":\"%s\",\"same\":%s,\"elements\":%lld,\"differ\":%lld", (*n)++ ? "," : "", t->p.name,
            differ ? "false" : "true", (long long)t->count, (long long)differ);

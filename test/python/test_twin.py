@@ -143,6 +143,16 @@ def toolkit(monkeypatch, tmp_path):
     assert not list((tmp_path / "tmp").iterdir())  # nothing stays
 
 
+def test_differences():
+    from tilelang.twin import _difference
+
+    a = np.array([1, np.nan, np.inf, -0.0], np.float32)
+    b = a.view(np.uint32).copy()
+    b[1] ^= 1  # another NaN
+    assert _difference(a, b.view(np.float32)) == "same" and _difference(a, a[::-1].copy()) == np.inf
+    assert _difference(a[:1], a[:1] + 2) == 2 and _difference(a[3:], -a[3:]) == 0 and _difference(a[:0], a[:0]) == "same"
+
+
 def test_kernel_twin(toolkit, monkeypatch):
     kernel, x = add(100), np.arange(100, dtype=np.float32)
     monkeypatch.setenv("WHAT", "same")

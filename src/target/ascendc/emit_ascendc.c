@@ -663,9 +663,9 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   }
   /* The cube writes columns of fractals as high as m is; the tile has them as high as it is itself. */
   bool high = a.rows->op == EX_INT ? round_up(a.rows->i, 16) == c.plane_rows : c.plane_rows == 16;
-  if (!high && ir_range(w->k, b.cols).hi > 16) {
-    refuse_form(w, s, "accumulate into a tile of exactly m rows",
-                "it writes only some rows of the accumulator, and more than 16 columns");
+  bool apart = !high && ir_range(w->k, b.cols).hi > 16;
+  if (apart && dtype_values(A->buf->type) > 1) {
+    refuse_form(w, s, "accumulate into a tile of exactly m rows", "it writes only some rows of the accumulator");
     return;
   }
   bool scope = cw_needs_name(a.rows) || cw_needs_name(a.cols) || cw_needs_name(b.cols) || la.trans32;
@@ -674,7 +674,20 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   IrExpr *g = cw_guard(w, m, n), *gk = cw_guard(w, k, NULL);
   if (gk) g = g ? cw_op(w, EX_LAND, g, gk) : gk;
   if (g) cw_open(w, "if (%s)", cw_str(w, g));
+  const char *to = tensor_at(w, C->buf, nz_offset(w, C->buf, &c)), *left = tensor_at(w, A->buf, a.plane);
+  const char *right = tensor_at(w, B->buf, b.plane);
   IrExpr *init = ir_attr(s, ATTR_INIT);
+  const char *fresh = init ? cw_str(w, ir_cast(w->k, DT_BOOL, init)) : "false";
+  if (apart) {
+    IrExpr *kf = la.trans32 ? cw_mul(w, cw_ceil_div(w, k, 16), 2) : cw_ceil_div(w, k, dtype_c0(A->buf->type));
+    IrExpr *one = cw_num(w, 1), *mf = cw_ceil_div(w, m, 16);
+    cw_line(w, "%s(%s, %s, %s, %s, %s, %s, %s, %s, %lld, %s);", helper(w, HELP_MMAD_ROWS), to, left, right,
+            cw_str(w, m), cw_str(w, n), cw_str(w, k), cw_str(w, is_a5(w) ? one : kf), cw_str(w, is_a5(w) ? mf : one),
+            (long long)c.plane_rows, fresh);
+    if (g) cw_close(w);
+    if (scope) cw_close(w);
+    return;
+  }
   /* m = 1 would switch the cube to vector-times-matrix, which reads the left operand in another layout. */
   const char *mt = m->op == EX_INT            ? (m->i == 1 ? "16" : cw_str(w, m))
                    : ir_range(w->k, m).lo > 1 ? cw_str(w, m)

@@ -529,11 +529,8 @@ static void mmad(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   if (!fractal_box(w, s, A, &a) || !fractal_box(w, s, B, &b) || !fractal_box(w, s, C, &c)) return;
   /* The cube writes columns of fractals as high as m is; the tile has them as high as it is itself. */
   bool high = a.rows->op == EX_INT ? round_up(a.rows->i, 16) == c.plane_rows : c.plane_rows == 16;
-  if (!high && ir_range(w->k, b.cols).hi > 16) {
-    pt_refuse(w, s, "accumulate into a tile of exactly m rows",
-              "it writes only some rows of the accumulator, and more than 16 columns");
-    return;
-  }
+  bool apart = !high && ir_range(w->k, b.cols).hi > 16;
+  if (apart && !pt_has_intrinsics(w, s)) return;
   bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || c.plane->op != EX_INT || runs_late(&a) ||
                runs_late(&b) || c.r->op != EX_INT || c.c->op != EX_INT;
   if (scope) cw_scope(w);
@@ -551,7 +548,12 @@ static void mmad(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
     const char *more = cw_fmt(w, "%s_ACC(%s, %s, %s, %s);", sp->tile_api, ct, ct, at, bt);
     IrExpr *init = ir_attr(s, ATTR_INIT);
     if (init) init = ir_cast(w->k, DT_BOOL, init);
-    if (init && init->op != EX_INT) {
+    if (apart) {
+      cw_line(w, "%s((__cc__ %s *)%s.data(), (__ca__ %s *)%s.data(), (__cb__ %s *)%s.data(), %s, %s, %s, %lld, %s);",
+              pt_helper(w, PT_MMAD_ROWS), cw_element(w, C->buf->type), ct, cw_element(w, A->buf->type), at,
+              cw_element(w, B->buf->type), bt, cw_str(w, a.rows), cw_str(w, b.cols), cw_str(w, a.cols),
+              (long long)c.plane_rows, init ? cw_str(w, init) : "false");
+    } else if (init && init->op != EX_INT) {
       cw_open(w, "if (%s)", cw_str(w, init));
       cw_line(w, "%s", first);
       w->indent--;

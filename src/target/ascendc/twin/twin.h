@@ -11,9 +11,9 @@
  * its address; where a core's memories and the tensors lie is told once, and an access elsewhere is a fault.
  *
  * Between cores the clocks go through a piece of shared memory: a flag carries what its setter's pipe had seen, of all
- * cores; every element of a tensor remembers its last writer and its last three readers or adders. Two writes of the same
- * values need no order. Cores that do not run together (blocks, one after another) are never ordered: on the chip they
- * may run at once. */
+ * cores; every element of a tensor remembers its last writer and its last three readers or adders. Two writes of the
+ * same values need no order. Cores that do not run together (blocks, one after another) are never ordered: on the chip
+ * they may run at once. */
 #ifndef TWIN_H
 #define TWIN_H
 
