@@ -62,7 +62,7 @@ def run(kernel, args, kwargs, seconds=600):
 def _difference(got, want):
     """"same" if the bytes are, any NaN like another; else the largest difference, infinite where one is NaN."""
     a, b = (x.astype(np.float64) for x in (got, want))
-    bytes_of = [x.view(np.uint8).reshape(x.size, -1) for x in (got, want)]
+    bytes_of = [x.view(np.uint8).reshape(x.size, x.itemsize) for x in (got, want)]
     same = (bytes_of[0] == bytes_of[1]).all(1) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         apart = np.where(a == b, 0, np.nan_to_num(np.abs(a - b), nan=np.inf))
