@@ -251,7 +251,8 @@ static const Format formats[] = {
     {"f16", 'f', 5, 10, "<f2"}, {"bf16", 'f', 8, 7, "<V2"}, {"f32", 'f', 8, 23, "<f4"}, {"e4m3", 'f', 4, 3, "|V1"},
     {"e5m2", 'f', 5, 2, "|V1"}, {"i8", 'i', 0, 7, "|i1"},   {"i16", 'i', 0, 15, "<i2"}, {"i32", 'i', 0, 31, "<i4"},
     {"i64", 'i', 0, 62, "<i8"}, {"u8", 'u', 0, 8, "|u1"},   {"u16", 'u', 0, 16, "<u2"}, {"u32", 'u', 0, 32, "<u4"},
-    {"u64", 'u', 0, 62, "<u8"}, {"bool", 'b', 0, 1, "|b1"}};
+    {"u64", 'u', 0, 62, "<u8"}, {"bool", 'b', 0, 1, "|b1"},
+    {"i4x2", 'i', 0, 7, "|i1"}}; /* two a byte: as bytes */
 
 static const Format *format_of(const char *dtype) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
@@ -438,6 +439,7 @@ static int read_scalar(const Options *o, const TlParam *p, TlArg *arg) {
 
 static int make_tensor(const Options *o, Tensor *t, TlArg *arg, int index) {
   t->f = format_of(t->p.dtype);
+  if (!t->f) return fail("%%%s: data of %s cannot be given here", t->p.name, t->p.dtype);
   t->count = 1;
   for (int d = 0; d < t->p.rank; d++)
     if (__builtin_mul_overflow(t->count, arg->shape[d], &t->count) || t->count > (int64_t)1 << 40)
