@@ -296,6 +296,30 @@ static void casts(void) {
   CHECK(h[1] == 0x3c01);
 }
 
+/* f16 to int4 and back, two a byte; a product of int4. */
+static void int4(void) {
+  static const float in[6] = {1.5f, -2.5f, 9, -20, 7, -8};
+  static const int want[6] = {2, -2, 7, -8, 7, -8};
+  uint8_t *two = (uint8_t *)g;
+  numbers();
+  memset(g, 0, sizeof g);
+  twin_begin(NULL, 0, 0);
+  twin_mask_count();
+  twin_mask(0, 6);
+  for (int i = 0; i < 6; i++) h[i] = twin_half(in[i]);
+  twin_cast4(true, TW_RINT, g, h, 1, dense);
+  for (int i = 0; i < 6; i++) CHECK((two[i / 2] >> i % 2 * 4 & 15) == (want[i] & 15));
+  CHECK(two[3] == 0);
+  twin_barrier(TW_V);
+  twin_cast4(false, TW_NONE, h, g, 1, dense);
+  for (int i = 0; i < 6; i++) CHECK(twin_of_half(h[i]) == (float)want[i]);
+  int32_t *out = (int32_t *)(void *)c;
+  memset(a, 0x21, sizeof a); /* 1, 2, 1, 2 ... */
+  memset(b, 0xf3, sizeof b); /* 3, -1 ... */
+  twin_mad(TW_I4, c, a, b, 16, 80, 16, true, false);
+  CHECK(out[0] == 40 * (3 - 2) && out[255] == 40 && twin_end() == 0);
+}
+
 static void masks(void) {
   numbers();
   twin_begin(NULL, 0, 0);
@@ -430,6 +454,7 @@ int main(void) {
   memories();
   vector();
   casts();
+  int4();
   masks();
   rows_and_moves();
   sorting();

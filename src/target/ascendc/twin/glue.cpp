@@ -334,6 +334,18 @@ static void transposed(int size, ub_addr8_t d, ub_addr8_t a, uint8_t n, uint16_t
 void scatter_vnchwconv_b16(ub_addr8_t d, ub_addr8_t a, uint8_t n, uint16_t dr, uint16_t ar) { transposed(2, d, a, n, dr, ar); }
 void scatter_vnchwconv_b32(ub_addr8_t d, ub_addr8_t a, uint8_t n, uint16_t dr, uint16_t ar) { transposed(4, d, a, n, dr, ar); }
 
+void vconv_s42f16(half *d, void *a, uint8_t n, uint16_t db, uint16_t ab, uint8_t dr, uint8_t ar)
+{
+  twin_cast4(false, TW_NONE, d, a, n, {db, ab, 0, dr, ar, 0});
+}
+#define TO_INT4(mode, round)                                                                                           \
+  void vconv_f162s4##mode(void *d, half *a, uint8_t n, uint16_t db, uint16_t ab, uint16_t dr, uint16_t ar)             \
+  {                                                                                                                    \
+    twin_cast4(true, round, d, a, n, {db, ab, 0, dr, ar, 0});                                                          \
+  }
+TO_INT4(, TW_NONE) TO_INT4(r, TW_RINT) TO_INT4(a, TW_ROUND) TO_INT4(f, TW_FLOOR) TO_INT4(c, TW_CEIL)
+TO_INT4(z, TW_TRUNC)
+
 /* ---- moves ---- */
 #define GM_UB(bits)                                                                                                    \
   void copy_gm_to_ubuf_align_b##bits(void *d, void *s, uint8_t, uint16_t rows, uint32_t bytes, uint8_t, uint8_t pad,   \
@@ -412,6 +424,10 @@ void set_fmatrix(uint64_t v) { image_rows = int(v & 0xffff) * int(v >> 16 & 0xff
   {                                                                                                                    \
     twin_mad(type_of<T>(), c, a, b, m, k, n, init, k_whole);                                                           \
   }
+void mad_s4(int32_t *c, void *a, void *b, uint16_t m, uint16_t k, uint16_t n, uint8_t, bool, bool, bool init)
+{
+  twin_mad(TW_I4, c, a, b, m, k, n, init, false);
+}
 PRODUCT(float, half) PRODUCT(float, bfloat16_t) PRODUCT(float, float) PRODUCT(int32_t, int8_t)
 #define FIX(D, C)                                                                                                      \
   void copy_matrix_cc_to_gm(D *d, C *c, uint8_t, uint16_t n, uint16_t m, uint32_t pitch, uint16_t plane, uint8_t,      \

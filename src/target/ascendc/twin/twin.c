@@ -68,7 +68,7 @@ static const char *const pipe_name[TW_PIPES] = {"S", "V", "M", "MTE1", "MTE2", "
 static const char *const memory_name[TW_MEMORIES] = {"UB", "L1", "L0A", "L0B", "L0C"};
 static Tensor tensor[MAX_TENSORS];
 static int n_tensors;
-static const int type_size[TW_TYPES] = {2, 2, 4, 1, 1, 2, 2, 4, 4, 8};
+static const int type_size[TW_TYPES] = {2, 2, 4, 1, 1, 2, 2, 4, 4, 8, 1};
 
 static void fault(const char *f, ...) {
   if (twin.faults++ >= MAX_FAULTS) return;
@@ -690,6 +690,33 @@ void twin_cast(TwinType to, TwinType from, TwinRound mode, void *dst, const void
     }
 }
 
+static int nibble(const char *p, int i) { return ((p[i / 2] >> i % 2 * 4 & 15) ^ 8) - 8; }
+
+void twin_cast4(bool to_int4, TwinRound mode, void *dst, const void *a, int repeats, TwinSteps s) {
+  enum { LANES = 128, IN_BLOCK = 64 };
+  twin_issue(TW_V);
+  aligned("vconv", dst, 32);
+  aligned("vconv", a, 32);
+  repeats = repeats_of(repeats, LANES);
+  for (int r = 0; r < repeats; r++)
+    for (int l = 0; l < LANES; l++) {
+      if (!active(r, l, LANES)) continue;
+      const char *wide = to_int4 ? place(a, r, l, 2, s.a, s.a_rep) : place(dst, r, l, 2, s.dst, s.dst_rep);
+      char *byte = to_int4 ? (char *)dst + ((ptrdiff_t)r * s.dst_rep + l / IN_BLOCK * s.dst) * 32
+                           : (char *)(uintptr_t)a + ((ptrdiff_t)r * s.a_rep + l / IN_BLOCK * s.a) * 32;
+      int at = l % IN_BLOCK;
+      twin_touch(TW_V, to_int4 ? wide : byte + at / 2, to_int4 ? 2 : 1, TW_READ);
+      twin_touch(TW_V, to_int4 ? byte + at / 2 : wide, to_int4 ? 1 : 2, TW_WRITE);
+      if (!to_int4) {
+        put_float(TW_F16, (void *)(uintptr_t)wide, nibble(byte, at));
+        continue;
+      }
+      double v = rounded(get(TW_F16, wide), mode);
+      int n = isnan(v) ? 0 : v < -8 ? -8 : v > 7 ? 7 : (int)v;
+      byte[at / 2] = (char)((byte[at / 2] & ~(15 << at % 2 * 4)) | (n & 15) << at % 2 * 4);
+    }
+}
+
 void twin_compare(TwinCompare how, TwinType t, uint8_t *dst, const void *a, const void *b, const void *scalar,
                   int repeats, TwinSteps s) {
   int size = type_size[t], lanes = 256 / size;
@@ -1056,7 +1083,8 @@ void twin_image(bool to_l0a, void *l0, const void *l1, int l1_rows, int cols, in
 /* ---- cube -------------------------------------------------------------------------------------------------------- */
 
 void twin_mad(TwinType t, void *c, const void *a, const void *b, int m, int k, int n, bool init, bool k_whole) {
-  int size = type_size[t], c0 = 32 / size, kf = (k + c0 - 1) / c0, nf = (n + 15) / 16, high = (m + 15) / 16 * 16;
+  int size = type_size[t], c0 = t == TW_I4 ? 64 : 32 / size, kf = (k + c0 - 1) / c0, nf = (n + 15) / 16;
+  int high = (m + 15) / 16 * 16;
   if (k_whole) kf = (k + 15) / 16 * 16 / c0;
   twin_issue(TW_M);
   aligned("mmad", a, 512);
@@ -1078,12 +1106,14 @@ void twin_mad(TwinType t, void *c, const void *a, const void *b, int m, int k, i
       memcpy(&whole_sum, d, 4);
       if (init) sum = 0, whole_sum = 0;
       for (int x = 0; x < k; x++) {
-        const char *u = (const char *)a + ((i / 16 * kf + x / c0) * 16 + i % 16) * 32 + x % c0 * size;
-        const char *v = (const char *)b + ((x / c0 * nf + j / 16) * 16 + j % 16) * 32 + x % c0 * size;
-        if (t == TW_I8) whole_sum += (int32_t)(get_int(t, u) * get_int(t, v));
-        else sum = (float)fma(get(t, u), get(t, v), sum);
+        const char *u = (const char *)a + ((i / 16 * kf + x / c0) * 16 + i % 16) * 32;
+        const char *v = (const char *)b + ((x / c0 * nf + j / 16) * 16 + j % 16) * 32;
+        int e = x % c0;
+        if (t == TW_I4) whole_sum += nibble(u, e) * nibble(v, e);
+        else if (t == TW_I8) whole_sum += (int32_t)(get_int(t, u + e) * get_int(t, v + e));
+        else sum = (float)fma(get(t, u + e * size), get(t, v + e * size), sum);
       }
-      memcpy(d, t == TW_I8 ? (void *)&whole_sum : (void *)&sum, 4);
+      memcpy(d, is_float(t) ? (void *)&sum : (void *)&whole_sum, 4);
     }
 }
 

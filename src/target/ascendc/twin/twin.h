@@ -26,7 +26,11 @@ extern "C" {
 #endif
 
 typedef enum { TW_S, TW_V, TW_M, TW_MTE1, TW_MTE2, TW_MTE3, TW_FIX, TW_PIPES, TW_ALL = TW_PIPES } TwinPipe;
-typedef enum { TW_F16, TW_BF16, TW_F32, TW_I8, TW_U8, TW_I16, TW_U16, TW_I32, TW_U32, TW_I64, TW_TYPES } TwinType;
+typedef enum {
+  TW_F16, TW_BF16, TW_F32, TW_I8, TW_U8, TW_I16, TW_U16, TW_I32, TW_U32, TW_I64,
+  TW_I4, /* two a byte, the first in the low half; for twin_mad only */
+  TW_TYPES
+} TwinType;
 typedef enum {
   TW_ADD, TW_SUB, TW_MUL, TW_DIV, TW_MAX, TW_MIN, TW_AND, TW_OR, TW_MLA, TW_AXPY, /* two inputs, or a scalar */
   TW_ABS, TW_EXP, TW_LN, TW_SQRT, TW_RSQRT, TW_REC, TW_RELU, TW_NOT, TW_COPY, TW_DUP, TW_SHL, TW_SHR, TW_LRELU
@@ -80,6 +84,7 @@ typedef struct { int dst, a, b, dst_rep, a_rep, b_rep; } TwinSteps;
 void twin_vector(TwinOp op, TwinType t, void *dst, const void *a, const void *b, const void *scalar, int repeats,
                  TwinSteps s);
 void twin_cast(TwinType to, TwinType from, TwinRound mode, void *dst, const void *a, int repeats, TwinSteps s);
+void twin_cast4(bool to_int4, TwinRound mode, void *dst, const void *a, int repeats, TwinSteps s); /* f16 and int4 */
 void twin_compare(TwinCompare how, TwinType t, uint8_t *dst, const void *a, const void *b, const void *scalar,
                   int repeats, TwinSteps s);
 void twin_set_cmpmask(const void *bytes);
