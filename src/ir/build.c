@@ -85,6 +85,7 @@ IrExpr *ir_cast(IrKernel *k, DType t, IrExpr *a) {
 }
 
 IrExpr *ir_bits(IrKernel *k, DType t, IrExpr *a) {
+  if (a->op == EX_BITS) a = a->arg[0];
   if (a->type == t) return a;
   IrExpr *e = new_expr(k, EX_BITS, t, 1);
   e->arg[0] = a;

@@ -266,7 +266,7 @@ static Val with_scalar_first(Par *v, ExprOp op, IrExpr *s, Val b, DType t, const
 static Val eval_arith(Par *v, IrExpr *e, const IrRegion *dst) {
   IrExpr *l = e->arg[0], *r = e->arg[1];
   Val a = par_eval(v, l, dst && !par_reads_buf(r, dst->buf) ? dst : NULL);
-  bool dst_free = dst && (a.scalar ? !par_reads_buf(a.scalar, dst->buf) : a.r.buf != dst->buf);
+  bool dst_free = dst && (a.scalar ? !par_reads_buf(a.scalar, dst->buf) : ir_root(a.r.buf) != ir_root(dst->buf));
   Val b = par_eval(v, r, dst_free ? dst : NULL);
   if (a.scalar) return with_scalar_first(v, e->op, a.scalar, b, e->type, dst);
   return emit_binary(v, vector_op(e->op), a, b, e->type, dst);
@@ -397,7 +397,7 @@ static IrExpr *hold(Par *v, IrExpr *e, Val *held) {
   *held = (Val){0};
   if (e->op == EX_LOAD && par_classify(v, e->buf, e->idx, ~0u).ok) return e;
   *held = par_whole(v, par_eval(v, e, NULL), par_axes_of(v, e));
-  return held->temp ? par_tile_load(v, held->temp, held->span) : e;
+  return held->temp ? par_tile_load(v, held->r.buf, held->span) : e; /* perhaps a view of its tile */
 }
 
 /* Shifts by each of the counts, one chosen after the other. */
@@ -600,13 +600,40 @@ static bool can_view(Par *v, const IrExpr *e) {
   return v->n == 1 || (along && v->ax[v->n - 1].cap * size % 32 == 0);
 }
 
+/* e of dtype u32, which the unit only shifts, computed in i32, where the same bits come out; NULL: they would not. */
+static IrExpr *as_signed(Par *v, IrExpr *e) {
+  IrKernel *k = v->k;
+  if (e->type != DT_U32) return NULL;
+  switch (e->op) {
+  case EX_ADD:
+  case EX_SUB:
+  case EX_MUL:
+  case EX_AND:
+  case EX_OR:
+  case EX_XOR:
+    return ir_bits(k, DT_U32, ir_binary(k, e->op, ir_bits(k, DT_I32, e->arg[0]), ir_bits(k, DT_I32, e->arg[1])));
+  case EX_SHL:
+    return par_axes_of(v, e->arg[1]) ? NULL
+                                     : ir_bits(k, DT_U32, ir_binary(k, EX_SHL, ir_bits(k, DT_I32, e->arg[0]),
+                                                                    ir_cast(k, DT_I32, e->arg[1])));
+  case EX_NOT: return ir_bits(k, DT_U32, ir_unary(k, EX_NOT, ir_bits(k, DT_I32, e->arg[0])));
+  case EX_CAST: {
+    DType from = e->arg[0]->type;
+    bool narrow = !dtype_is_float(from) && from != DT_BOOL && dtype_size(from) <= 4;
+    return narrow ? ir_bits(k, DT_U32, ir_cast(k, DT_I32, e->arg[0])) : NULL;
+  }
+  default: return NULL;
+  }
+}
+
 /* Why the operator at the top of e cannot become vector ops; NULL: it can. */
 static const char *no_vector_form(Par *v, IrExpr *e) {
   Arena *a = v->p->arena;
   if (e->op == EX_LOAD || e->type == DT_BOOL) return NULL;
   if (e->op == EX_BITS)
     return can_view(v, e) ? NULL : "a bit cast of rows that are not whole blocks of 32 bytes has no vector op";
-  if (wide_or_unsigned(e->type) && !(e->op == EX_CAST && e->type == DT_I64))
+  bool shifts = e->type == DT_U32 && e->op == EX_SHR && !par_axes_of(v, e->arg[1]);
+  if (wide_or_unsigned(e->type) && !(e->op == EX_CAST && e->type == DT_I64) && !shifts && !as_signed(v, e))
     return arena_printf(a, "the vector unit does not compute in %s", dtype_info[e->type].name);
   bool is_int = !dtype_is_float(e->type);
   switch (e->op) {
@@ -642,6 +669,10 @@ static Val eval_cast(Par *v, IrExpr *e, const IrRegion *dst) {
   if (x->type == DT_BOOL && x->op != EX_LOAD) return eval_truth(v, x, e->type, dst);
   if ((e->type == DT_F32 && is_ramp(v, x, &l, 1 << 24)) || (e->type == DT_F16 && is_ramp(v, x, &l, 2048)))
     return eval_ramp(v, &l, e->type, dst);
+  IrRange r = ir_range(v->k, x);
+  bool positive = x->op == EX_SHR && x->arg[1]->op == EX_INT && x->arg[1]->i > 0;
+  bool small = x->type == DT_U32 && (positive || (r.lo >= 0 && r.hi <= INT32_MAX)); /* the same number in i32 */
+  if (small && e->type != DT_U32) return par_eval(v, ir_cast(v->k, e->type, ir_bits(v->k, DT_I32, x)), dst);
   if (wide_or_unsigned(x->type) && is_ramp(v, x, &l, 1 << 30))
     return par_eval(v, ir_cast(v->k, e->type, ir_cast(v->k, DT_I32, x)), dst);
   Val a = par_eval(v, x, NULL);
@@ -649,20 +680,31 @@ static Val eval_cast(Par *v, IrExpr *e, const IrRegion *dst) {
   return emit_cast(v, a, e->type, trunc ? CAST_TRUNC : CAST_NONE, dst);
 }
 
-/* The bytes of a tile under another dtype: a view of it. */
-static Val eval_bits(Par *v, IrExpr *e) {
-  Val x = par_eval(v, e->arg[0], NULL);
-  if (x.scalar) return scalar_val(ir_bits(v->k, e->type, x.scalar));
-  IrBuf *b = x.r.buf;
+/* The bytes of a tile under another dtype. */
+static IrBuf *view_as(Par *v, IrBuf *b, DType t) {
+  IrBuf *base = b->view ? b->view : b;
+  for (IrStmt *s = v->allocs->first; s; s = s->next) {
+    IrBuf *x = s->alloc.buf;
+    bool same = x->view == base && x->type == t && x->rank == b->rank;
+    for (int d = 0; same && d < b->rank; d++) same = ir_expr_equal(x->shape[d], b->shape[d]);
+    if (same) return x;
+  }
   const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
-  IrBuf *as = ir_new_buf(v->k, name, e->type, b->space, b->rank, b->shape, v->loc);
-  as->view = b->view ? b->view : b;
+  IrBuf *as = ir_new_buf(v->k, name, t, b->space, b->rank, b->shape, v->loc);
+  as->view = base;
   IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);
   s->alloc.buf = as;
   ir_append(v->allocs, s);
-  x.r.buf = as;
+  return as;
+}
+
+static Val eval_bits(Par *v, IrExpr *e, const IrRegion *dst) {
+  IrExpr *other = as_signed(v, e->arg[0]);
+  if (other) return par_eval(v, ir_bits(v->k, e->type, other), dst);
+  Val x = par_eval(v, e->arg[0], NULL);
+  if (x.scalar) return scalar_val(ir_bits(v->k, e->type, x.scalar));
+  x.r.buf = x.r.buf->type == e->type ? x.r.buf : view_as(v, x.r.buf, e->type);
   x.type = e->type;
-  x.temp = NULL; /* the tile behind it stays taken */
   return x;
 }
 
@@ -681,6 +723,8 @@ static Val eval_tile(Par *v, IrExpr *e, const IrRegion *dst) {
   const char *why = no_vector_form(v, e);
   if ((e->type == DT_I32 || e->type == DT_I16) && is_ramp(v, e, &l, 0)) return eval_ramp(v, &l, e->type, dst);
   if (why) return scalar_tile(v, e, why, plain_fix);
+  IrExpr *other = as_signed(v, e);
+  if (other) return par_eval(v, other, dst);
   if (e->type == DT_BOOL && e->op != EX_LOAD) {
     if (e->op == EX_CAST) e = ir_binary(v->k, EX_NE, e->arg[0], ir_int(v->k, e->arg[0]->type, 0));
     return eval_truth(v, e, DT_BOOL, dst);
@@ -688,7 +732,7 @@ static Val eval_tile(Par *v, IrExpr *e, const IrRegion *dst) {
   switch (e->op) {
   case EX_LOAD: return eval_load(v, e);
   case EX_CAST: return eval_cast(v, e, dst);
-  case EX_BITS: return eval_bits(v, e);
+  case EX_BITS: return eval_bits(v, e, dst);
   case EX_SELECT: return eval_select(v, e, dst);
   case EX_NEG:
     return emit_binary(v, OP_MUL, par_eval(v, e->arg[0], dst), scalar_val(ir_int(v->k, e->type, -1)), e->type, dst);

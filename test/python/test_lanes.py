@@ -115,3 +115,26 @@ def test_bits_of_elements():
     x, w = rng.random((8, 64), "float32") * 100, rng.integers(0, 256, (8, 64)).astype("uint8")
     want = ((x * 2).view("int32") >> 23 & 255) + ((w << 4).view("int8") >> 4).astype("float32") * 1000
     np.testing.assert_array_equal(compiled(main)(x, w), want)
+
+
+def test_random_numbers_in_uint32():
+    n = 512
+
+    @T.prim_func
+    def main(S: T.Tensor((n,), "uint32"), R: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=1):
+            s, r = T.alloc_ub((n,), "uint32"), T.alloc_ub((n,), "float32")
+            T.copy(S, s)
+            for i in T.Parallel(n):
+                a = s[i] ^ (s[i] << 13)
+                b = a ^ (a >> 17)
+                s[i] = (b ^ (b << 5)) * T.uint32(1664525) + T.uint32(1013904223)
+            for i in T.Parallel(n):
+                r[i] = T.cast(s[i] >> 8, "float32")
+            T.copy(r, R)
+
+    s = rng.integers(0, 2**32, n).astype("uint32")
+    a = s ^ s << np.uint32(13)
+    b = a ^ a >> np.uint32(17)
+    want = ((b ^ b << np.uint32(5)) * np.uint32(1664525) + np.uint32(1013904223)) >> np.uint32(8)
+    np.testing.assert_array_equal(compiled(main)(s), want.astype("float32"))
