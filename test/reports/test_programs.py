@@ -201,6 +201,15 @@ def test_R168_R169_R174_what_the_build_needs():
     assert headers <= {f"{h}.h" for h in f"{standard} stdlib string time unistd immintrin".split()}, headers
 
 
+def test_R164_the_extension_knows_no_framework():
+    from tilelang import _core
+
+    text = pathlib.Path(_core.__file__).read_bytes()
+    assert not re.search(rb"libtorch|libc10|at::Tensor|torch_npu\.", text)
+    x = np.arange(12, dtype=np.float32)
+    assert tilelang.tensors.view(x, "x").address == x.ctypes.data
+
+
 def test_R171_the_extension_asks_for_an_old_c_library():
     from tilelang import _core
 

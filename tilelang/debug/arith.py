@@ -276,4 +276,3 @@ def const(value, dtype):
     if dtype.is_float:
         return settle(float(value), dtype)
     return bool(value) if dtype == "bool" else int(value)
-

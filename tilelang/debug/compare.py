@@ -11,6 +11,7 @@ from ..errors import ArgumentError, _short
 from ..frontend.expr import Region
 from .core import lowered, simulate
 from .interpret import run
+from .machine import root
 
 # relative error that rounding explains, by dtype; the absolute one is that times the largest value
 TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
@@ -51,7 +52,8 @@ class Writers:
         ins = [r.buf for r in getattr(s, "ins", ()) if isinstance(r, Region) and r.buf.space != "gm"]
         where = lane.who()
         if lane.side is None and ins:
-            where += ", cube core" if self.prog.on_cube(ins[0]) else f", vector core {lane.vid}"
+            handed_over = root(ins[0]).at in self.prog.vector
+            where += ", cube core" if self.prog.on_cube(ins[0]) and not handed_over else f", vector core {lane.vid}"
         file = self.prog.files[loc[0] - 1] if 0 < loc[0] <= len(self.prog.files) else None
         return where, (file, loc[1])
 
@@ -278,9 +280,7 @@ class Comparison:
         try:
             from matplotlib.figure import Figure
         except ImportError:
-            raise ArgumentError(
-                "a heat map needs matplotlib; fix: pip install matplotlib", "pip install matplotlib"
-            ) from None
+            raise ArgumentError("a heat map needs matplotlib", "pip install matplotlib") from None
         shown = self.differences
         figure = Figure(figsize=(5 * max(len(shown), 1), 4), layout="constrained")
         for n, d in enumerate(shown):
@@ -288,7 +288,11 @@ class Comparison:
             grid = d.by_tile
             grid = grid.reshape(1, -1) if grid.ndim < 2 else grid.reshape(-1, grid.shape[-1])
             grid = np.where(np.isfinite(grid), grid, np.nan)
-            image = axes.imshow(np.ma.masked_invalid(grid), aspect="auto", cmap="inferno")
+            rows, columns = (1, *d.tile)[-2:]
+            box = (0, grid.shape[1] * columns, grid.shape[0] * rows, 0)  # axes count elements
+            image = axes.imshow(np.ma.masked_invalid(grid), aspect="auto", cmap="inferno", extent=box)
+            axes.set_xticks(range(0, box[1] + 1, columns * max(1, grid.shape[1] // 8)))
+            axes.set_yticks(range(0, box[2] + 1, rows * max(1, grid.shape[0] // 8)))
             axes.set_facecolor("cyan")  # not finite
             axes.set_title(f"{d.name}: largest error of each tile {list(d.tile)}", fontsize=9)
             figure.colorbar(image, ax=axes)

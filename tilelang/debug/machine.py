@@ -45,10 +45,15 @@ class Program:
         self.cores = cores
         kinds = set()
         self.cube = set()  # places of the buffers of the cube core
+        self.vector = set()  # and of those that vector cores compute with; a tile that is handed over is in both
         for s in walk(body):
             kinds.add(s.kind)
             if s.kind == "op" and s.name in ("gemm", "mmad"):
                 self.cube.update(root(r.buf).at for r in s.ins + s.outs)
+            elif s.kind == "op" and s.name not in ("copy", "fill"):
+                self.vector.update(root(r.buf).at for r in s.ins + s.outs if isinstance(r, Region))
+            elif s.kind == "store":
+                self.vector.add(root(s.buf).at)
         self.sides = [k for k in ("cube", "vector") if k in kinds]
         self.together = "sync_all" in kinds or any(s.kind == "cross_set" and s.mode == 0 for s in walk(body))
         self.lanes = self._lanes()
@@ -315,9 +320,7 @@ class Lane:
         array, box = self.tile(region.buf), self.box(region)
         for d, ((o, e), n) in enumerate(zip(box, array.shape)):
             if e > 0 and not 0 <= o <= n - e:
-                raise self.fault(
-                    801, f"{o} to {o + e - 1} in dimension {d} of '{region.buf.name}', which has {n}"
-                )
+                raise self.fault(801, f"{o} to {o + e - 1} in dimension {d} of '{region.buf.name}', which has {n}")
         return array[tuple(slice(o, o + max(e, 0)) for o, e in box)]
 
     # ---- expressions ------------------------------------------------------------------------------------------------
@@ -616,9 +619,11 @@ class Lane:
         empty = any(array.shape[d] == 0 for d in range(len(ext)) if ext[d] == 1)
         at = tuple(slice(None) if d in keep else (slice(0, 0) if empty else 0) for d in range(len(ext)))
         if empty:
-            return np.zeros([0] * len(keep) or [0], array.dtype), [skip[d] for d in keep] or [0], [
-                ext[d] for d in keep
-            ] or [1]
+            return (
+                np.zeros([0] * len(keep) or [0], array.dtype),
+                [skip[d] for d in keep] or [0],
+                [ext[d] for d in keep] or [1],
+            )
         if not keep:
             return array.reshape(1), [0], [1]
         return array[at], [skip[d] for d in keep], [ext[d] for d in keep]
@@ -648,8 +653,10 @@ class Lane:
         a, b = self.window(src), self.window(dst)
         if a.size == 0 or b.size == 0:
             return
-        moved = a if src.buf.dtype == dst.buf.dtype else arith.cast_tile(
-            self.relu(a, s, src.buf.dtype), src.buf.dtype, dst.buf.dtype, "none"
+        moved = (
+            a
+            if src.buf.dtype == dst.buf.dtype
+            else arith.cast_tile(self.relu(a, s, src.buf.dtype), src.buf.dtype, dst.buf.dtype, "none")
         )
         moved = self.relu(moved, s, dst.buf.dtype).reshape(b.shape)
         if "atomic" in s.attrs:
@@ -862,4 +869,3 @@ def _scan(things, deep):
         elif isinstance(t, (list, tuple)) and _scan(t, deep):
             return True
     return False
-

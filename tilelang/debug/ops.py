@@ -513,4 +513,3 @@ def _gemm(o):
 @op("l1_to_l0a", "l1_to_l0b")
 def _to_l0(o):
     o.put(_matrix(o.a, "trans" in o.attrs))
-

@@ -52,9 +52,7 @@ def _outcome(call, kernel, params):
     faults = core.simulate(p, args + call.workspaces(p), checks=bool(kernel.checks), threads=1)
     if faults:
         return [f"fault {faults[0].code}"]
-    return [
-        f"result {params[i].name} {zlib.crc32(np.ascontiguousarray(args[i]).tobytes()):08x}" for i in call.written
-    ]
+    return [f"result {params[i].name} {zlib.crc32(np.ascontiguousarray(args[i]).tobytes()):08x}" for i in call.written]
 
 
 def reproduce(kernel, call, path):
