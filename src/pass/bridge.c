@@ -178,14 +178,14 @@ static bool narrow(IrStmt *s, void *user) {
   return true;
 }
 
-/* Nothing leads from L1 to UB: an operand that is copied to a tile of the vector cores is theirs, too. */
+/* Nothing leads from L1 to UB or GM: an operand that is copied there is the vector cores', too. */
 static bool operand_is_read(IrStmt *s, void *user) {
   Ctx *c = user;
   if (s->op != OP_COPY) return true;
   const IrBuf *from = s->args[0].region.buf, *to = s->args[1].region.buf;
   uint32_t *uses = &c->use[from->id].uses;
-  if (undeclared(from) && *uses & USE_GEMM_AB && !(*uses & CORE_USE) && c->use[to->id].uses & CORE_USE &&
-      (undeclared(to) || to->space == SPACE_UB)) {
+  bool theirs = to->space == SPACE_GM || to->space == SPACE_UB || (undeclared(to) && c->use[to->id].uses & CORE_USE);
+  if (theirs && undeclared(from) && *uses & USE_GEMM_AB && !(*uses & (CORE_USE | USE_ACC))) {
     *uses |= USE_VECTOR;
     return false; /* once more: what is copied to this one may be first in the text */
   }
