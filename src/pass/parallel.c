@@ -688,6 +688,7 @@ static void store(Par *v, IrStmt *s, IrExpr *guard) {
   w.idx = arena_array(v->p->arena, IrExpr *, w.buf->rank);
   for (int d = 0; d < w.buf->rank; d++) w.idx[d] = par_apply_lets(v, s->store.idx[d]);
   w.value = par_apply_lets(v, s->store.value);
+  if (guard) w.value = par_safe_divisors(v, w.value, guard);
   find_accumulation(v, &w);
   define_old(v, &w);
   par_run_work(v, &w);

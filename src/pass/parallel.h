@@ -118,6 +118,7 @@ Val par_filled(Par *v, IrExpr *scalar, DType t, uint32_t span);
 Val par_whole(Par *v, Val x, uint32_t span); /* x over all of span, contiguous; scalars stay */
 void par_warn_scalar(Par *v, uint32_t span, const char *why, const char *fix);
 IrExpr *par_inside(Par *v, IrBuf *b, IrExpr *const *idx); /* "the element lies inside the tensor"; NULL: proven */
+IrExpr *par_safe_divisors(Par *v, IrExpr *e, IrExpr *guard); /* integers are divided by 1 where the guard is false */
 IrExpr *par_clamp_loads(Par *v, IrExpr *e);               /* loads from GM give 0 outside, as copies do */
 
 /* ---- parallel_expr.c ---- */

@@ -204,6 +204,34 @@ IrExpr *par_inside(Par *v, IrBuf *b, IrExpr *const *idx) {
 }
 
 /* e with loads from GM clamped as copies clamp: 0 outside. */
+/* e with other operands. */
+static IrExpr *rebuilt(Par *v, IrExpr *e, IrExpr **a) {
+  switch (e->op) {
+  case EX_INT:
+  case EX_FLOAT:
+  case EX_VAR: return e;
+  case EX_LOAD: return ir_load(v->k, e->buf, a);
+  case EX_CAST: return ir_cast(v->k, e->type, a[0]);
+  case EX_BITS: return ir_bits(v->k, e->type, a[0]);
+  case EX_SELECT: return ir_select(v->k, a[0], a[1], a[2]);
+  default: return e->n == 1 ? ir_unary(v->k, e->op, a[0]) : ir_binary(v->k, e->op, a[0], a[1]);
+  }
+}
+
+IrExpr *par_safe_divisors(Par *v, IrExpr *e, IrExpr *guard) {
+  IrExpr *a[IR_MAX_RANK];
+  bool same = true;
+  if (e->op < EX_LOAD || !par_axes_of(v, e)) return e;
+  for (int i = 0; i < e->n; i++) {
+    IrExpr *old = e->op == EX_LOAD ? e->idx[i] : e->arg[i];
+    a[i] = par_safe_divisors(v, old, guard);
+    same &= a[i] == old;
+  }
+  bool divides = (e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type) && !ir_is_const(e->arg[1]);
+  if (divides) a[1] = ir_select(v->k, guard, a[1], ir_int(v->k, a[1]->type, 1));
+  return same && !divides ? e : rebuilt(v, e, a);
+}
+
 IrExpr *par_clamp_loads(Par *v, IrExpr *e) {
   IrExpr *a[IR_MAX_RANK];
   if (!par_axes_of(v, e)) return e;
@@ -213,13 +241,5 @@ IrExpr *par_clamp_loads(Par *v, IrExpr *e) {
     IrExpr *load = ir_load(v->k, e->buf, a), *c = par_inside(v, e->buf, a);
     return c ? ir_select(v->k, c, load, ir_int(v->k, e->type, 0)) : load;
   }
-  switch (e->op) {
-  case EX_INT:
-  case EX_FLOAT:
-  case EX_VAR: return e;
-  case EX_CAST: return ir_cast(v->k, e->type, a[0]);
-  case EX_BITS: return ir_bits(v->k, e->type, a[0]);
-  case EX_SELECT: return ir_select(v->k, a[0], a[1], a[2]);
-  default: return e->n == 1 ? ir_unary(v->k, e->op, a[0]) : ir_binary(v->k, e->op, a[0], a[1]);
-  }
+  return rebuilt(v, e, a);
 }

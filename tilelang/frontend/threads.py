@@ -31,6 +31,7 @@ from .expr import (
     Var,
     binary,
     const,
+    difference,
     interval,
     key_of,
     select,
@@ -381,14 +382,36 @@ class Expansion:
             self.out += self.within(s.body, guards)
             self.open_lanes = before
             return
-        if self.deps_new(lo) | self.deps_new(hi):
-            ends = interval(lo), interval(hi)
-            if None in ends or len(s.head) > 6 and "step" in s.head[6]:
+        rest = s.head[6:]
+        if self.deps_new(lo) | self.deps_new(hi):  # as many runs as the thread with most has
+            step = rest[1] if rest and rest[0] == " step " else wrap(1)
+            least, most = self.extreme(lo, min), self.extreme(hi, max)
+            if least is None or most is None or self.deps_new(step):
                 fail(1002, f"a loop from {show(lo)} to {show(hi)}, other numbers for each thread", at=s.at,
                      fix="loop to the largest number and put an `if` inside")  # fmt: skip
-            guards = guards + [binary(">=", v, lo), binary("<", v, hi)]
-            lo, hi = wrap(ends[0][0]), wrap(ends[1][1])
-        self.put(s, "for", [s.head[0], v, s.head[2], lo, s.head[4], hi, *s.head[6:]], self.within(s.body, guards))
+            run = Var(v.name, int32, "loop")
+            self.vars[id(v)] = at = binary("+", lo, binary("*", run, step))
+            guards = guards + [binary("<", at, hi)]
+            runs = binary("//", binary("+", binary("-", most, least), binary("-", step, 1)), step)
+            v, lo, hi, rest = run, wrap(0), runs, rest[2:] if rest and rest[0] == " step " else rest
+        self.put(s, "for", [s.head[0], v, s.head[2], lo, s.head[4], hi, *rest], self.within(s.body, guards))
+
+    def extreme(self, e, choose):
+        """The least or greatest value over the threads of what has known ends or is a sum of multiples of their
+        indices; None: it is neither."""
+        if interval(e) is not None:
+            return wrap(choose(interval(e)))
+        for i in self.deps_new(e):
+            v = self.axes.get(i)
+            if v is None or not e.pure:
+                return None
+            ends = [rebuild(e, lambda x: const(n, int32) if x is v else None) for n in (0, v.range[1])]
+            apart = difference(*ends)
+            one = difference(e, rebuild(e, lambda x: binary("+", x, 1) if x is v else None))
+            if apart is None or one is None or apart != one * v.range[1]:
+                return None
+            e = ends[0 if (apart < 0) == (choose is min) else 1]
+        return e
 
     def on_while(self, s, guards):
         test = self.new(s.head[1])
@@ -443,7 +466,10 @@ class Expansion:
         if isinstance(part, Region) and self.region_deps(part) & self.axes.keys():
             fail(1002, f"{part!r} in work of all threads together: it differs by thread", at=s.at,
                  fix="T.alloc_shared or T.alloc_fragment for what threads work on together")  # fmt: skip
-        return self.new(part) if isinstance(part, Expr) and not isinstance(part, Var) else part
+        if isinstance(part, Region):
+            off, ext = ([self.new(e) if isinstance(e, Expr) else e for e in es] for es in (part.off, part.ext))
+            return Region(part.buf, off, ext)
+        return self.new(part) if isinstance(part, Expr) else part
 
     def on_op(self, s, guards):
         head = s.head
@@ -470,6 +496,13 @@ class Expansion:
 
         value = at(regions[0]) if len(regions) == 2 else next(x for x in head if isinstance(x, Expr))
         self.parallel(s, [self.element(at(to)), " = ", wrap(self.new(value)).astype(to.buf.dtype)], guards)
+
+    def on_say(self, s, guards):
+        parts = [p for p in (*s.head, *guards) if isinstance(p, (Expr, Region))]
+        if any(self.region_deps(p) if isinstance(p, Region) else self.deps(p) | self.deps_new(p) for p in parts):
+            self.b.note("a print or assertion of single threads is left out", at=s.at)
+        else:
+            self.put(s, "say", [self.same(p, s) for p in s.head])
 
     def on_other(self, s, guards):
         if guards and s.kind in ("break", "continue"):

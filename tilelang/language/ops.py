@@ -224,7 +224,8 @@ def atomic_add(dst, value, *args, **hints):
             fail(1002, f"T.atomic_add({name}=...) is not supported yet", fix="leave it out")
     one = only_element(dst)
     if isinstance(one, Element) and not isinstance(only_element(value), (Buffer, Region)):
-        if b.parallel or not isinstance(only_element(value), Element) or one.buf.space != "gm":
+        each = b.parallel or b.threads is not None and b.threads.vars
+        if each or not isinstance(only_element(value), Element) or one.buf.space != "gm":
             b.add(one, only_element(value))
             return
     d, s = region_of(dst, "T.atomic_add"), region_of(value, "T.atomic_add")
