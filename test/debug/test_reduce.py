@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tilelang.debug.core import parsed
-from tilelang.debug.reduce import differs, outcome, reduce
+from tilelang.debug.reduce import differs, main, outcome, reduce
 
 pytest.importorskip("tilelang._core")
 
@@ -61,3 +61,11 @@ def test_the_command(tmp_path):
 def test_agreement():
     path = pathlib.Path(__file__).parents[1] / "pass" / "parallel" / "ew_chain.tl"
     assert not differs(path.read_text())
+
+
+def test_what_is_not_there_is_said(tmp_path, monkeypatch, capfd):
+    assert main([str(tmp_path / "none.tl")]) == 2
+    assert "none.tl cannot be read: No such file" in capfd.readouterr().err
+    (tmp_path / "case.tl").write_text("tl 1\n")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert main([str(tmp_path / "case.tl")]) == 2 and "there is no tlc" in capfd.readouterr().err

@@ -10,6 +10,7 @@ code that `tlc` reports for the text - of the passes, of a run with random argum
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -241,25 +242,34 @@ def main(argv):
     how.add_argument("--replay", action="store_true", help="the file is of kernel.reproduce()")
     how.add_argument("--interpret", action="store_true", help="the interpreter and the simulated chip disagree")
     how.add_argument("--test", metavar="CMD", help="a shell command; {} is the file; success: it still fails")
-    parser.add_argument("--tlc", default="tlc", help="the tlc to ask")
+    parser.add_argument("--tlc", help="the tlc to ask; else $TLC, that of this Python, or that of the PATH")
     parser.add_argument("--timeout", type=float, default=20, help="seconds for one try")
     o = parser.parse_args(argv)
-    with open(o.file, encoding="utf-8") as f:
-        text = f.read()
+    try:
+        with open(o.file, encoding="utf-8") as f:
+            text = f.read()
+    except (OSError, UnicodeDecodeError) as e:
+        sys.stderr.write(f"{o.file} cannot be read: {getattr(e, 'strerror', None) or e}\n")
+        return 2
+    beside = os.path.join(os.path.dirname(sys.executable), "tlc")
+    tlc = next((t for t in (o.tlc, os.environ.get("TLC"), beside, "tlc") if t and shutil.which(t)), None)
+    if tlc is None and not (o.interpret or o.test):
+        sys.stderr.write("there is no tlc on the PATH; --tlc says where it is\n")
+        return 2
     if o.interpret:
         fails = differs
     elif o.test:
         fails = _command(o.test, o.timeout)
     else:
         verb = ["sim"] if o.sim else ["replay"] if o.replay else ["opt"]
-        want = outcome([o.tlc, *verb], text, o.timeout)
+        want = outcome([tlc, *verb], text, o.timeout)
         if want is None:
             other = "see --sim, --replay, --interpret, --test"
             sys.stderr.write(f"{o.file} does not fail under `tlc {verb[0]}`; {other}\n")
             return 2
 
         def fails(tried):
-            return outcome([o.tlc, *verb], tried, o.timeout) == want
+            return outcome([tlc, *verb], tried, o.timeout) == want
 
     if not fails(text):
         sys.stderr.write(f"{o.file} does not fail\n")
