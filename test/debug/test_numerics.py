@@ -89,3 +89,16 @@ def test_a_factor_that_is_read_when_the_kernel_runs():
     kernel = tilelang.compile(f, out_idx=[1])
     assert not kernel.numerics(np.full((16, 64), 1e-30, np.float32), 0).entries  # nothing is lost of zero
     assert not kernel.numerics(np.full((16, 64), 1e-30, np.float32), 3).entries
+
+
+def test_what_stands_outside_a_tensor_is_no_overflow():
+    @T.prim_func
+    def f(A: T.Tensor((10, 64), "float32"), C: T.Tensor((16,), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_ub((16, 64), "float32")
+            m = T.alloc_ub((16,), "float32")
+            T.copy(A[0, 0], a, pad_value=-T.infinity("float32"))
+            T.reduce_max(a, m, dim=1)
+            T.copy(m, C)
+
+    assert not tilelang.compile(f, out_idx=[1]).numerics(np.ones((10, 64), np.float32)).entries

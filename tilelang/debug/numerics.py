@@ -95,8 +95,9 @@ class Observer:
         self.notice_sum(lane, s, out)
         ins = self.before.pop(lane, [])
         got = widen(_view(lane, out), out.buf.dtype)
-        overflow = int(np.isinf(got).sum()) if not any(np.isinf(a).any() for a in ins) else 0
-        nan = int(np.isnan(got).sum()) if not any(np.isnan(a).any() for a in ins) else 0
+        before = [*ins, *([np.float64(lane.value(s.attrs["pad"]))] if s.attrs.get("pad") is not None else [])]
+        overflow = int(np.isinf(got).sum()) if not any(np.isinf(a).any() for a in before) else 0
+        nan = int(np.isnan(got).sum()) if not any(np.isnan(a).any() for a in before) else 0
         self.entry(s, s.name, out.buf.dtype).add(lane, overflow, self.flushed(lane, s, ins, got), nan, got.size)
 
     def flushed(self, lane, s, ins, got):
