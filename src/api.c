@@ -57,12 +57,11 @@ struct TlContext {
 /* ---- life ------------------------------------------------------------------------------------------------- */
 
 static void reset(TlContext *c) {
-  arena_free(&c->arena);
-  arena_init(&c->arena, c->has_host ? &c->host : NULL, &c->oom);
-  arena_free(&c->scratch);
-  arena_init(&c->scratch, c->has_host ? &c->host : NULL, &c->oom);
-  arena_free(&c->recorded);
-  arena_init(&c->recorded, c->has_host ? &c->host : NULL, &c->oom);
+  Arena *all[] = {&c->arena, &c->scratch, &c->recorded};
+  for (int i = 0; i < 3; i++) {
+    arena_free(all[i]);
+    arena_init(all[i], c->has_host ? &c->host : NULL, &c->oom);
+  }
   c->values = NULL;
   diags_init(&c->diags, &c->arena);
   memset(&c->stages, 0, sizeof c->stages);
@@ -91,6 +90,7 @@ void tl_close(TlContext *c) {
   if (!c) return;
   arena_free(&c->arena);
   arena_free(&c->scratch);
+  arena_free(&c->recorded);
   if (c->has_host) c->host.alloc(c->host.user, c, 0);
   else free(c);
 }
