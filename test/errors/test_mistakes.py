@@ -346,3 +346,16 @@ def test_every_message_says_what_to_change():
             if name in ("fail", "ArgumentError") or name == "error" and len(n.args) > 1:
                 without += [f"{path.name}:{n.lineno}"] * (few and not fix)
     assert not without
+
+
+def test_bounds_of_loops_by_name():
+    space = {}
+    body = """        for k in T.serial(2, stop=8, step=3): a[k, 0] = -1.0
+        for k in T.unroll(4, step=2): a[k, 1] = -1.0
+        for k in T.serial(start=14, stop=16): a[k, 2] = -1.0
+        T.copy(a, B)
+"""
+    exec_in(HEAD + body, "bounds.py", space)
+    np = space["np"]
+    got = tilelang.compile(space["f"], out_idx=[1])(np.ones((16, 64), np.float32), 0)
+    assert [np.flatnonzero(got[:, c] < 0).tolist() for c in range(3)] == [[2, 5], [0, 2], [14, 15]]

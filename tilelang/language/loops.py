@@ -9,7 +9,11 @@ from .dtypes import int32
 _UNROLL_LIMIT = 64
 
 
-def _bounds(what, args):
+def _bounds(what, args, start=None, stop=None, step=None):
+    """(begin, end, step) of bounds by place, as of Python's range, or by name."""
+    args = (start,) * (start is not None) + args + (stop,) * (stop is not None)
+    if step is not None and args:
+        args = (0, *args)[-2:] + (step,) if len(args) < 3 else (*args, step)
     if not 1 <= len(args) <= 3:
         fail(1004, f"{what} takes 1 to 3 bounds, not {len(args)}", fix=f"{what}(n), or {what}(begin, end, step)")
     lo, hi, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
@@ -44,10 +48,10 @@ class _Serial(RuntimeLoop):
             b.blocks[-1].pop()  # the body never runs: what it says need not hold
 
 
-def serial(*args):
+def serial(*args, start=None, stop=None, step=None):
     """`for i in T.serial(n)` or `(lo, hi[, step])`: a loop of the chip, one run after another. `range` is the same."""
     current("T.serial")
-    return _Serial(*_bounds("T.serial", args))
+    return _Serial(*_bounds("T.serial", args, start, stop, step))
 
 
 def Pipelined(
@@ -64,10 +68,6 @@ def Pipelined(
 ):
     """A serial loop whose copies may run ahead of its computation by `num_stages` tiles."""
     b = current("T.Pipelined")
-    if start is not None:
-        args = (start,) + args
-    if stop is not None:
-        args = args + (stop,)
     for name, value in (("order", order), ("stage", stage), ("sync", sync), ("group", group)):
         if value is not None:
             warn(
@@ -76,7 +76,7 @@ def Pipelined(
             )
     if cross_interval not in (None, 1):
         b.note("T.Pipelined(cross_interval=...) has no effect here")
-    lo, hi, step = _bounds("T.Pipelined", args)
+    lo, hi, step = _bounds("T.Pipelined", args, start, stop)
     if not isinstance(num_stages, int) or not 0 <= num_stages <= 64:
         fail(1004, f"T.Pipelined with num_stages={describe(num_stages)}", fix="a Python number from 0 to 64")
     return _Serial(lo, hi, step, num_stages)
@@ -142,10 +142,10 @@ def Parallel(*extents):
     return _Parallel(extents)
 
 
-def unroll(*args):
+def unroll(*args, start=None, stop=None, step=None):
     """A loop that Python runs: its index is a Python number. Long or run-time ones become T.serial, with a warning."""
     current("T.unroll")
-    lo, hi, step = _bounds("T.unroll", args)
+    lo, hi, step = _bounds("T.unroll", args, start, stop, step)
     if all(isinstance(v, int) for v in (lo, hi, step)) and (hi - lo) // step <= _UNROLL_LIMIT:
         return range(lo, hi, step)
     why = (
@@ -210,12 +210,12 @@ def loop_break():
     current("T.loop_break").emit(["break"], "break")
 
 
-def vectorized(*args):
+def vectorized(*args, start=None, stop=None, step=None):
     """A serial loop: vector instructions come from T.Parallel."""
     b = active()
     if b is not None and not (b.threads and b.threads.vars):
         warn("T.vectorized has no effect: the loop is T.serial; T.Parallel becomes vector instructions")
-    return serial(*args)
+    return serial(*args, start=start, stop=stop, step=step)
 
 
 Serial, Unroll, Vectorized = serial, unroll, vectorized
