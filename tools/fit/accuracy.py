@@ -172,7 +172,8 @@ def spans(ids):
 INTRODUCTION = """\
 The points are in `tools/fit/published.tsv`, with their sources. `tools/fit/kernels.py` holds the measured kernels as
 lowered programs, with the schedules their authors describe; `tools/fit/fit.py` fits the constants of
-`src/arch/*_time.def` on them. *Unseen*: constants fitted, from vendors' figures, without any row of that family.
+`src/arch/*_time.def` on them. *Unseen*: constants fitted, from vendors' figures, without any row of that family; for
+the launch, of which no other family speaks, without that row.
 Nothing is fitted to a single row, and no row has a constant of its own. Errors are absolute. Costs of vector
 instructions are not fitted here: they are the vendor's table and the fits of pto-isa, whose test goldens are the
 instruction goldens below.""".splitlines()
