@@ -1,8 +1,8 @@
 # make demo   own virtual environment, build, and the 1024^3 matrix product on the simulated chip
 # make check  every test
 # make hard   the C core under the address and undefined-behaviour sanitizers: golden tests, memory that runs out at
-#             every request, limits that everything runs into, mutants of texts, kernels and files (FUZZ_SECONDS each);
-#             threads under the thread sanitizer
+#             each of FAIL_MOST requests a file (0: at every one), limits that everything runs into, mutants of texts,
+#             kernels and files (FUZZ_SECONDS each); threads under the thread sanitizer
 # make bench  the published ratios          make wheel  a wheel in dist/
 # make lint   include rules, sizes, tables  make clean  removes what make made
 
@@ -11,6 +11,7 @@ VENV   ?= .venv
 EXTRAS ?= test
 BIN    := $(VENV)/bin
 FUZZ_SECONDS ?= 20
+FAIL_MOST ?= 300
 STAMP  := $(VENV)/.installed-$(EXTRAS)
 SOURCE := CMakeLists.txt pyproject.toml $(shell find src include tools -name '*.[ch]' -o -name '*.def' 2>/dev/null)
 
@@ -48,7 +49,7 @@ hard: $(STAMP)
 	$(BIN)/cmake -S . -B build/tiny -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=ON -DTL_TINY=ON \
 	  -DTL_PYTHON=OFF
 	$(BIN)/cmake --build build/tiny
-	build/hard/fail_alloc test/random/*.tl test/ir/gemm.tl test/sim/mix-cross-flags.tl test/sim/sync-all.tl
+	build/hard/fail_alloc -n $(FAIL_MOST) test/random/*.tl test/ir/gemm.tl test/sim/mix-cross-flags.tl test/sim/sync-all.tl
 	$(BIN)/python tools/fuzz/fuzz_files.py --tlc $(abspath build/hard/tlc) --seconds $(FUZZ_SECONDS)
 	$(BIN)/python tools/fuzz/fuzz_dsl.py --seconds $(FUZZ_SECONDS)
 	cd build/hard && ./fuzz_parse -s $(FUZZ_SECONDS) $(abspath $(wildcard test/ir/*.tl test/ir/bad/*.tl test/random/*.tl))

@@ -1,5 +1,6 @@
 /* fail_alloc.c - compiles and simulates files while the host refuses its k-th request for memory, for k = 1, 2, 3 …
- * until one run needs fewer. Every call must come back, report TL0001 when it failed for that reason, and leak nothing.
+ * until one run needs fewer; with `-n MOST` for at most MOST of them a file, spread evenly. Every call must come back,
+ * report TL0001 when it failed for that reason, and leak nothing.
  *
  *   cc -g -O1 -fsanitize=address,undefined -Iinclude tools/fuzz/fail_alloc.c … -o build/fail_alloc
  *   build/fail_alloc test/ir/\*.tl */
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ENOUGH = 1 << 30 };
 typedef struct { long left; int refused; } Budget;
 
 static void *limited(void *user, void *old, size_t size) {
@@ -44,8 +46,8 @@ static void simulate(TlContext *c) {
   for (int i = 0; i < n; i++) free(args[i].data);
 }
 
-/* One compilation with k requests granted; 1 when one was refused. */
-static int compile(const char *text, size_t len, long k) {
+/* One compilation with k requests granted; true when one was refused. *used: how many it made. */
+static int compile(const char *text, size_t len, long k, long *used) {
   Budget budget = {k, 0};
   TlContext *c = tl_open(limited, &budget);
   if (!c) return 1;
@@ -68,20 +70,29 @@ static int compile(const char *text, size_t len, long k) {
     fprintf(stderr, "fail_alloc: request %ld was refused and not reported:\n%s\n%s\n", k, said, json);
     abort();
   }
+  *used = k - budget.left;
   tl_close(c);
   return budget.refused;
 }
 
 int main(int argc, char **argv) {
+  long most = 0, all, used;
   for (int i = 1; i < argc; i++) {
     static char text[1 << 20];
+    if (!strcmp(argv[i], "-n") && i + 1 < argc) {
+      most = atol(argv[++i]);
+      continue;
+    }
     FILE *f = fopen(argv[i], "rb");
     if (!f) return 2;
     size_t len = fread(text, 1, sizeof text, f);
     fclose(f);
-    long k = 0;
-    while (compile(text, len, k)) k++;
-    printf("%s: %ld requests\n", argv[i], k);
+    long k = 0, step = 1, n = 0;
+    compile(text, len, ENOUGH, &all);
+    if (most && all > most) step = (all + most - 1) / most;
+    for (; compile(text, len, k, &used); k += step) n++;
+    printf("%s: %ld requests, %ld of them refused in turn\n", argv[i], all, n);
+    fflush(stdout);
   }
   return 0;
 }
