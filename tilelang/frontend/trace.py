@@ -239,8 +239,8 @@ class Macro:
 
     def __call__(self, *args, **kwargs):
         if self.run is None:
-            self.run, _ = rewrite(self.fn, Frame)
-        return rightly(self.__name__)(self.run)(*args, **kwargs)
+            self.run = rightly(self.__name__)(rewrite(self.fn, Frame)[0])
+        return self.run(*args, **kwargs)
 
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)
