@@ -176,6 +176,12 @@ static bool report(Arena *a, Diags *d, const char *dir) {
 }
 
 bool rt_twin(Arena *a, Diags *d, const TwinRun *r) {
+  const Signature *s = r->signature;
+  if (!strcmp(s->family, "a5")) {
+    Diag *g = diag_add(d, DIAG_RT_TWIN_TOOLS, nowhere, "the model is of A2 and A3, @%s is for %s", s->kernel, s->chip);
+    diag_fix(d, g, "compile it for one of those: chip=\"910B2\", --chip 910B2");
+    return false;
+  }
   const char *tmp = rt_env("TMPDIR");
   char *dir = arena_printf(a, "%s/tilelang-twin-XXXXXX", tmp ? tmp : "/tmp");
   if (!mkdtemp(dir)) {

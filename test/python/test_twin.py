@@ -210,6 +210,13 @@ def test_tlc_twin(toolkit, monkeypatch, tlc, tmp_path):
     assert status == 1 and not out and "TL1114" in err
 
 
+def test_another_chip(toolkit, monkeypatch, tlc, tmp_path):
+    file = tmp_path / "add.tl"
+    file.write_text(add(100).ir())
+    status, out, err = tlc("twin", "--chip", "950", str(file))
+    assert status == 1 and not out and "the model is of A2 and A3, @add is for 950" in err
+
+
 def test_without_a_toolkit(monkeypatch, tmp_path):
     kernel, x = add(128), np.zeros(128, np.float32)
     for variable in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME"):
