@@ -353,6 +353,8 @@ class Lane:
         if op == "/" and isinstance(values[0], np.ndarray) and not isinstance(values[1], np.ndarray):
             reciprocal = arith.apply("/", float32, operand, 1.0, values[1])  # as the op `div` by a scalar
             return arith.apply("*", e.dtype, operand, values[0], arith.settle(reciprocal, operand))
+        if op in ("//", "%") and mask is not None and not e.dtype.is_float:
+            values[1] = np.where(mask, values[1], 1)  # what the mask leaves out is not divided
         try:
             return arith.apply(op, arith.EXACT if self.wide and e.dtype.is_float else e.dtype, operand, *values)
         except arith.DivideByZero:
