@@ -499,6 +499,11 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   bool trans = ir_attr(s, ATTR_TRANS) != NULL;
   CBox a, b;
   if (!fractal_box(w, s, src, &a) || !fractal_box(w, s, dst, &b)) return;
+  if (dtype_size(src->buf->type) == 1 && trans == (s->op == OP_L1_TO_L0A) && a.plane_rows % 32) {
+    pt_refuse(w, s, "store the operand the other way round, [m, k] or [n, k]",
+              "the transposing load of 8-bit elements works on squares of 32 x 32, and the tile is not made of them");
+    return;
+  }
   bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || runs_late(&b);
   if (scope) cw_scope(w);
   b.rows = cw_bind(w, b.rows, "rows");
