@@ -265,11 +265,11 @@ def use_swizzle(*args, panel_size=None, order="row", enable=True, off=1, dir=0, 
     rows, cols = ceildiv(m, bm), ceildiv(n, bn)
     if dir:
         rows, cols = cols, rows
-    if not isinstance(rows, int) or not isinstance(off, int) or rows % off:
-        off = 1
     group = cid // (off * cols)
     inside = cid % (off * cols)
-    row = group * off + inside % off
-    col = inside // off
+    even = isinstance(rows, int) and isinstance(off, int) and rows % off == 0
+    height = off if even else min(off, rows - group * off)  # the last group may have fewer rows
+    row = group * off + inside % height
+    col = inside // height
     col = if_then_else(group % 2 == 1, cols - 1 - col, col)
     return col * rows + row if dir else row * cols + col
