@@ -90,9 +90,10 @@ static IrExpr *from_tensor(Ctx *c, const IrExpr *load) {
   int d = 0;
   for (int g = 0; g < from->buf->rank; g++) {
     idx[g] = from->off[g];
-    if (ir_is_int(from->ext[g], 1)) continue;
-    while (ir_is_int(load->buf->shape[d], 1)) d++;
-    idx[g] = ir_binary(k, EX_ADD, from->off[g], load->idx[d++]);
+    if (!ir_is_int(from->ext[g], 1)) {
+      while (ir_is_int(load->buf->shape[d], 1)) d++;
+      idx[g] = ir_binary(k, EX_ADD, from->off[g], load->idx[d++]);
+    }
     if (ir_prove_le(k, ir_binary(k, EX_ADD, idx[g], ir_i32(k, 1)), from->buf->shape[g])) continue;
     IrExpr *in = ir_binary(k, EX_LT, idx[g], from->buf->shape[g]);
     inside = inside ? ir_binary(k, EX_LAND, inside, in) : in;
