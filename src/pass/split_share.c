@@ -260,10 +260,17 @@ void split_write_once(PassCtx *p, IrStmt *vector) {
   ir_walk(&vector->body, apply, &none);
 }
 
+/* Only what is allocated counts: passes leave buffers behind that they did not need in the end. */
+static bool propose(IrStmt *s, void *user) {
+  Share *h = user;
+  if (s->op == ST_ALLOC) h->shared[s->alloc.buf->id] = candidate(s->alloc.buf);
+  return true;
+}
+
 bool split_share(PassCtx *p, IrStmt *vector) {
   IrKernel *k = p->k;
   Share h = {p, k, arena_array(p->arena, bool, k->bufs.len + 1), false};
-  for (uint32_t i = 1; i < k->bufs.len; i++) h.shared[i] = candidate(k->bufs.data[i]);
+  ir_walk(&k->body, propose, &h);
   for (uint32_t i = 1; i < k->bufs.len; i++) /* rows of a view need not be the rows of its bytes */
     if (k->bufs.data[i]->view) h.shared[i] = h.shared[ir_root(k->bufs.data[i])->id] = false;
   do {
