@@ -12,6 +12,8 @@ same globals and closure, so names resolve as the author wrote them and errors p
 """
 
 import ast
+import contextlib
+import gc
 import inspect
 import linecache
 import sys
@@ -480,12 +482,26 @@ def _compile(fn):
     return code.replace(co_name=name), where
 
 
+@contextlib.contextmanager
+def _uncollected():
+    """The collector of cycles waits: beside torch, one of its rounds takes longer than the whole compile, and a syntax
+    tree makes enough objects to set one off."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
 def rewrite(fn, make_frame):
     """(fn as a tracing function, its place); `make_frame(names, values)` makes the frame object of a call."""
     key = (fn.__code__, fn.__code__.co_filename)  # equal code in two files is two places
     found = _CODE.get(key)
     if found is None:
-        found = _CODE[key] = _compile(fn)
+        with _uncollected():
+            found = _CODE[key] = _compile(fn)
     code, where = found
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
     cells[MAKE] = types.CellType(make_frame)
