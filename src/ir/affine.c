@@ -315,3 +315,7 @@ static int pow2_of(const IrKernel *k, const IrExpr *e, int depth) {
 }
 
 int ir_pow2(const IrKernel *k, const IrExpr *e) { return pow2_of(k, e, 0); }
+
+bool ir_loop_runs(IrKernel *k, const IrStmt *loop) {
+  return loop->op == ST_FOR && ir_prove_le(k, ir_binary(k, EX_ADD, loop->loop.lo, ir_i32(k, 1)), loop->loop.hi);
+}

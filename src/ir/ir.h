@@ -301,6 +301,7 @@ IrExpr *ir_cast(IrKernel *k, DType t, IrExpr *a);
 IrExpr *ir_bits(IrKernel *k, DType t, IrExpr *a);
 DType ir_common_type(const IrExpr *a, const IrExpr *b); /* an int literal adopts the other side's dtype */
 static inline bool ir_is_int(const IrExpr *e, int64_t v) { return e->op == EX_INT && e->i == v; }
+static inline bool ir_is_zero(const IrExpr *e) { return ir_is_int(e, 0) || (e->op == EX_FLOAT && e->f == 0); }
 static inline bool ir_is_const(const IrExpr *e) { return e->op == EX_INT; }
 bool ir_expr_equal(const IrExpr *a, const IrExpr *b); /* structural */
 /* e with every occurrence of v replaced. */
@@ -412,6 +413,7 @@ IrRange ir_range(const IrKernel *k, const IrExpr *e);
 bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b);
 /* a - b as a constant, if it is one. */
 bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff);
+bool ir_loop_runs(IrKernel *k, const IrStmt *loop); /* a `for` that is proven to have a trip */
 /* The exponent of a power of two, 30 at most, that divides e for all values of its variables. */
 int ir_pow2(const IrKernel *k, const IrExpr *e);
 

@@ -61,9 +61,7 @@ static IrStmt *op_stmt(Ctx *c, StmtOp op, Loc loc, IrRegion a, IrRegion b, const
 }
 
 static bool clears(const IrStmt *s, const IrRegion *x) {
-  if (!s || s->op != OP_FILL || !ir_region_equal(&s->args[1].region, x)) return false;
-  const IrExpr *v = s->args[0].scalar;
-  return (v->op == EX_INT && v->i == 0) || (v->op == EX_FLOAT && v->f == 0);
+  return s && s->op == OP_FILL && ir_region_equal(&s->args[1].region, x) && ir_is_zero(s->args[0].scalar);
 }
 
 static void bridge_acc(Ctx *c, IrStmt *g) {
@@ -83,7 +81,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     if (init && ir_is_int(init, 1)) break;
     first = next;
     top = up;
-    runs &= ir_prove_le(k, ir_binary(k, EX_ADD, up->loop.lo, ir_i32(k, 1)), up->loop.hi);
+    runs &= ir_loop_runs(k, up);
   }
   IrBuf *acc = twin(c, x.buf, "acc", SPACE_L0C, &x, g->loc);
   IrRegion whole = ir_whole(k, acc);

@@ -487,8 +487,7 @@ static bool find_touch(IrStmt *s, void *user) {
  * init is "first iteration of them all". Otherwise a run-time flag: set by the fill, taken by every product. */
 static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
   IrBuf *acc = s->args[1].region.buf;
-  IrExpr *v = s->args[0].scalar;
-  if (!((v->op == EX_INT && v->i == 0) || (v->op == EX_FLOAT && v->f == 0))) {
+  if (!ir_is_zero(s->args[0].scalar)) {
     c->ok = false;
     Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "%%%s is an accumulator in L0C; it can start at zero only",
                        acc->name);
@@ -697,8 +696,7 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
 /* Does `s` surely come to a product into acc? */
 static bool multiplies(Ctx *c, const IrStmt *s, const IrBuf *acc) {
   if (is_product(s, acc)) return true;
-  if (s->op == ST_FOR && !ir_prove_le(c->k, op2(c, EX_ADD, s->loop.lo, num(c, 1)), s->loop.hi)) return false;
-  if (s->op != ST_FOR && s->op != ST_CUBE) return false;
+  if (s->op != ST_CUBE && !ir_loop_runs(c->k, s)) return false;
   for (const IrStmt *in = s->body.first; in; in = in->next)
     if (multiplies(c, in, acc)) return true;
   return false;

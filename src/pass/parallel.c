@@ -211,17 +211,14 @@ static void order_axes(Par *v, const Work *w) {
 
 static void clear_destination(Par *v, const Work *w) {
   Work zero = *w;
-  Axis ax[MAX_AXES];
-  int n = v->n;
-  for (int i = 0; i < n; i++) ax[i] = v->ax[i];
+  Box box = par_box(v);
   zero.kind = WORK_SET;
   zero.value = par_neutral(v, w->kind, w->buf->type);
   zero.guard = NULL;
   zero.fresh = false;
   keep_axes(v, par_left_axes(v, w));
   vectorise(v, &zero);
-  for (int i = 0; i < n; i++) v->ax[i] = ax[i];
-  v->n = n;
+  par_put_box(v, &box);
 }
 
 /* Do all accesses of e along the axis run over a whole dimension of a tensor, where copies clamp by themselves? */
@@ -244,13 +241,12 @@ static bool clamped_along(Par *v, IrExpr *e, int axis) {
 static void split_axis(Par *v, const Work *work, int axis, int64_t rows) {
   IrKernel *k = v->k;
   Work w = *work;
-  Axis keep[MAX_AXES], a = v->ax[axis];
-  int n = v->n;
+  Axis a = v->ax[axis];
   if (w.fresh && !(par_left_axes(v, &w) >> axis & 1)) {
     clear_destination(v, &w);
     w.fresh = false;
   }
-  for (int i = 0; i < n; i++) keep[i] = v->ax[i];
+  Box box = par_box(v);
   IrExpr *size = ir_i32(k, rows);
   IrExpr *trips = rows == 1 ? a.ext : ir_binary(k, EX_FDIV, ir_binary(k, EX_ADD, a.ext, ir_i32(k, rows - 1)), size);
   IrStmt *loop = ir_is_int(trips, 1) ? NULL : par_emit_for(v, a.var->name, trips);
@@ -272,8 +268,7 @@ static void split_axis(Par *v, const Work *work, int axis, int64_t rows) {
   vectorise(v, &w);
   v->gm.len = 0;
   v->cur = outer;
-  for (int i = 0; i < n; i++) v->ax[i] = keep[i];
-  v->n = n;
+  par_put_box(v, &box);
 }
 
 /* Can a box of more than two dimensions be one run of elements in every operand? */
@@ -567,20 +562,19 @@ static bool cut_box(Par *v, Work *w, const Bounds *b) {
   return true;
 }
 
-/* The value in a tile of its own. */
-static void tile_of_value(Par *v, Work *w) {
-  Axis box[MAX_AXES];
-  int n = v->n;
-  for (int i = 0; i < n; i++) box[i] = v->ax[i];
-  Work t = {.kind = WORK_SET, .value = ir_cast(v->k, w->buf->type, w->value)};
-  keep_axes(v, par_axes_of(v, t.value));
+/* The value of e in a tile of its own, as an element load. */
+static IrExpr *in_tile(Par *v, IrExpr *e) {
+  Box box = par_box(v);
+  Work w = {.kind = WORK_SET, .value = e};
+  keep_axes(v, par_axes_of(v, e));
+  for (int i = 0; i < v->n; i++) v->ax[i].cap = cap_of(v, v->ax[i].var, v->ax[i].ext, &w);
   uint32_t all = (1u << v->n) - 1;
-  t.buf = par_new_tile(v, SPACE_UB, w->buf->type, all);
-  w->value = par_tile_load(v, t.buf, all);
-  t.idx = w->value->idx;
-  vectorise(v, &t);
-  for (int i = 0; i < n; i++) v->ax[i] = box[i];
-  v->n = n;
+  w.buf = par_new_tile(v, SPACE_UB, e->type, all);
+  IrExpr *load = par_tile_load(v, w.buf, all);
+  w.idx = load->idx;
+  vectorise(v, &w);
+  par_put_box(v, &box);
+  return load;
 }
 
 /* Guards of stores to GM: elements left out may belong to another block and must not be written back. What bounds the
@@ -596,16 +590,15 @@ static bool guarded_gm(Par *v, Work *w, bool *empty) {
     par_enter_if(v, b.when);
     v->gm.len = 0;
   }
-  if (w->kind == WORK_SET && inside && w->value->op != EX_LOAD && par_axes_of(v, w->value)) tile_of_value(v, w);
+  if (w->kind == WORK_SET && inside && w->value->op != EX_LOAD && par_axes_of(v, w->value))
+    w->value = in_tile(v, ir_cast(v->k, w->buf->type, w->value));
   *empty = !cut_box(v, w, &b);
   return false;
 }
 
 /* c[i, j] += a[i, k]: a tile of the sums over k, then that tile spread over the left side. */
 static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t right) {
-  Axis box[MAX_AXES];
-  int n = v->n;
-  for (int i = 0; i < n; i++) box[i] = v->ax[i];
+  Box box = par_box(v);
   keep_axes(v, left & right);
   uint32_t all = (1u << v->n) - 1;
   Work sum = *w, spread = *w;
@@ -616,8 +609,7 @@ static void reduce_then_spread(Par *v, const Work *w, uint32_t left, uint32_t ri
   spread.value = load;
   spread.guard = NULL;
   for (int pass = 0; pass < 2; pass++) {
-    for (int i = 0; i < n; i++) v->ax[i] = box[i];
-    v->n = n;
+    par_put_box(v, &box);
     keep_axes(v, pass ? left : right);
     vectorise(v, pass ? &spread : &sum);
   }
@@ -724,20 +716,11 @@ static void scan_let(LetScan *l, IrStmt *s) {
   }
 }
 
-/* The value of e in a tile of its own, as an element load. */
+/* The same, of a condition as well. */
 static IrExpr *materialise(Par *v, IrExpr *e) {
-  bool truth = e->type == DT_BOOL;
-  if (truth) e = ir_select(v->k, e, ir_float(v->k, DT_F16, 1), ir_float(v->k, DT_F16, 0));
-  Work w = {.kind = WORK_SET, .value = e};
-  keep_axes(v, par_axes_of(v, e));
-  for (int i = 0; i < v->n; i++) v->ax[i].cap = cap_of(v, v->ax[i].var, v->ax[i].ext, &w);
-  uint32_t all = (1u << v->n) - 1;
-  w.buf = par_new_tile(v, SPACE_UB, e->type, all);
-  IrExpr *load = par_tile_load(v, w.buf, all);
-  w.idx = load->idx;
-  vectorise(v, &w);
-  par_whole_box(v);
-  return truth ? ir_binary(v->k, EX_NE, load, ir_float(v->k, DT_F16, 0)) : load;
+  if (e->type != DT_BOOL) return in_tile(v, e);
+  IrExpr *no = ir_float(v->k, DT_F16, 0);
+  return ir_binary(v->k, EX_NE, in_tile(v, ir_select(v->k, e, ir_float(v->k, DT_F16, 1), no)), no);
 }
 
 static bool is_trivial(const IrExpr *e) {
@@ -976,13 +959,7 @@ static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
 
 /* An atomic addition in a loop that stayed a loop: a parallel of one iteration around it. */
 static IrStmt *alone(PassCtx *p, IrStmt *s) {
-  IrStmt *par = ir_new_stmt(p->k, ST_PARALLEL, s->loc);
-  par->par.n = 1;
-  par->par.vars = arena_array(p->arena, IrVar *, 1);
-  par->par.ext = arena_array(p->arena, IrExpr *, 1);
-  par->par.vars[0] = ir_new_var(p->k, "one", DT_I32, VAR_LOOP, s->loc);
-  par->par.vars[0]->def = par;
-  par->par.ext[0] = ir_i32(p->k, 1);
+  IrStmt *par = par_new_loop(p, "one", ir_i32(p->k, 1), s->loc);
   ir_insert_before(s, par);
   ir_remove(s);
   ir_append(&par->body, s);

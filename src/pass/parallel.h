@@ -23,6 +23,7 @@ typedef struct {
   int64_t cap; /* largest value of ext; -1: unknown */
 } Axis;
 
+typedef struct { Axis ax[MAX_AXES]; int n; } Box;
 typedef struct { IrBuf *buf; uint32_t span; bool mask, busy; } Temp;
 typedef struct { IrVar *var; IrExpr *by; } LetValue;
 typedef struct { IrRegion from; IrBuf *tile; } GmTile; /* a piece of GM that already stands in a temporary */
@@ -50,6 +51,17 @@ typedef struct {
   int choosing;       /* depth of selects around the expression at hand: what they leave out may lie outside */
   int *n_names;       /* counts the names of temporaries over the kernel */
 } Par;
+
+/* The box at hand, to be put back when another one is done. */
+static inline Box par_box(const Par *v) {
+  Box b = {.n = v->n};
+  for (int i = 0; i < MAX_AXES; i++) b.ax[i] = v->ax[i];
+  return b;
+}
+static inline void par_put_box(Par *v, const Box *b) {
+  for (int i = 0; i < MAX_AXES; i++) v->ax[i] = b->ax[i];
+  v->n = b->n;
+}
 
 /* How one buffer access relates to the axes in `mask`; the others count as fixed. */
 typedef struct {
@@ -103,6 +115,7 @@ static inline bool vector_space(Space s) { return s == SPACE_UB || s == SPACE_SH
 /* ---- parallel_emit.c ---- */
 IrStmt *par_emit(Par *v, StmtOp op, int n_args, ...); /* IrArg each; appended to cur */
 void par_emit_store(Par *v, IrBuf *buf, IrExpr **idx, IrExpr *value, bool accumulate);
+IrStmt *par_new_loop(PassCtx *p, const char *name, IrExpr *ext, Loc loc); /* a `parallel` of one index; not linked */
 IrStmt *par_emit_for(Par *v, const char *name, IrExpr *ext);
 IrBlock *par_enter_if(Par *v, IrExpr *cond);                  /* returns the block outside; cur is inside */
 IrBlock *par_enter_loops(Par *v, uint32_t axes, IrExpr **at); /* the same with loops; at[axis] := loop variable */
@@ -146,8 +159,8 @@ int64_t par_temp_budget(Par *v);       /* bytes of UB that temporaries may take 
 /* Has nothing been written to buf before `at`, or, with v, before what v has emitted so far? */
 bool par_never_written(PassCtx *p, const IrBuf *buf, const IrStmt *at, const Par *v);
 /* The condition that block b runs for the first time since buf was declared, from the loops between; loops whose
- * variable stands in the n indices idx visit other elements each time and do not count. NULL: it takes par_first_flag.
- */
+ * variable stands in the n indices idx visit other elements each time and do not count. NULL: it takes
+ * par_first_flag. */
 IrExpr *par_first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v);
 IrVar *par_first_flag(PassCtx *p, const IrBuf *buf,
                       Loc loc); /* `var %first: bool = true` beside the declaration of buf */

@@ -28,6 +28,17 @@ IrStmt *par_emit_for(Par *v, const char *name, IrExpr *ext) {
   return s;
 }
 
+IrStmt *par_new_loop(PassCtx *p, const char *name, IrExpr *ext, Loc loc) {
+  IrStmt *s = ir_new_stmt(p->k, ST_PARALLEL, loc);
+  s->par.n = 1;
+  s->par.vars = arena_array(p->arena, IrVar *, 1);
+  s->par.ext = arena_array(p->arena, IrExpr *, 1);
+  s->par.vars[0] = ir_new_var(p->k, name, DT_I32, VAR_LOOP, loc);
+  s->par.vars[0]->def = s;
+  s->par.ext[0] = ext;
+  return s;
+}
+
 IrBlock *par_enter_if(Par *v, IrExpr *cond) {
   IrBlock *outer = v->cur;
   IrStmt *s = ir_new_stmt(v->k, ST_IF, v->loc);
@@ -133,13 +144,11 @@ IrBuf *par_take_mask(Par *v, uint32_t span) {
     x->busy = true;
     return x->buf;
   }
-  int n = v->n;
-  Axis keep = v->ax[0];
+  Box box = par_box(v);
   v->n = 1;
   v->ax[0] = (Axis){NULL, bytes, bytes->i};
   Temp x = {par_new_tile(v, SPACE_UB, DT_U8, 1), span, true, true};
-  v->n = n;
-  v->ax[0] = keep;
+  par_put_box(v, &box);
   vec_push(v->p->arena, &v->temps, x);
   return x.buf;
 }

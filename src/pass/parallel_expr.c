@@ -17,7 +17,6 @@
 #include "parallel.h"
 
 #include <math.h>
-#include <string.h>
 
 static IrArg reg(IrRegion r) { return ir_arg_region(r); }
 static IrArg sca(IrExpr *e) { return ir_arg_scalar(e); }
@@ -82,14 +81,11 @@ static bool gathers(const Par *v, const IrExpr *e, uint32_t span) {
 
 /* A copy of a tile in another dtype. */
 static IrBuf *tile_as(Par *v, IrBuf *b, DType t) {
-  Axis keep[MAX_AXES];
-  int n = v->n;
-  memcpy(keep, v->ax, sizeof keep);
+  Box box = par_box(v);
   v->n = b->rank;
   for (int d = 0; d < b->rank; d++) v->ax[d] = (Axis){NULL, b->shape[d], b->shape[d]->i};
   IrBuf *to = par_new_tile(v, SPACE_UB, t, (1u << b->rank) - 1);
-  memcpy(v->ax, keep, sizeof keep);
-  v->n = n;
+  par_put_box(v, &box);
   par_emit(v, OP_CAST, 2, reg(ir_whole(v->k, b)), reg(ir_whole(v->k, to)));
   return to;
 }

@@ -94,14 +94,7 @@ static IrBuf *lane_tile(Par *v, DType t, int n) {
 
 /* An index of a parallel of its own, so that its range is known. */
 static IrVar *new_axis(Par *v, const IrVar *like, IrExpr *ext) {
-  IrStmt *par = ir_new_stmt(v->k, ST_PARALLEL, v->loc);
-  par->par.n = 1;
-  par->par.vars = arena_array(v->p->arena, IrVar *, 1);
-  par->par.ext = arena_array(v->p->arena, IrExpr *, 1);
-  par->par.vars[0] = ir_new_var(v->k, like->name, DT_I32, VAR_LOOP, v->loc);
-  par->par.vars[0]->def = par;
-  par->par.ext[0] = ext;
-  return par->par.vars[0];
+  return par_new_loop(v->p, like->name, ext, v->loc)->par.vars[0];
 }
 
 /* The lanes to the tile, in the order of the text; `row` for the first axis where it is not NULL. */

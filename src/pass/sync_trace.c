@@ -306,8 +306,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
   }
   int64_t rest;
   int32_t n = unroll_of(w, s, &rest);
-  bool maybe_none =
-      s->op != ST_FOR || !ir_prove_le(w->k, ir_binary(w->k, EX_ADD, s->loop.lo, ir_i32(w->k, 1)), s->loop.hi);
+  bool maybe_none = !ir_loop_runs(w->k, s);
   push(w, EV_LOOP_BEGIN, s, 0, 0);
   w->loop[w->depth] = s;
   w->depth++;

@@ -25,6 +25,7 @@ from .expr import (
     describe,
     half,
     instead_of,
+    operands,
     shape_text,
     show,
     subtract,
@@ -357,13 +358,10 @@ class Builder:
         used = set()
 
         def walk(e):
-            if isinstance(e, Element):
-                for i in e.idx:
-                    walk(i)
-            elif isinstance(e, Var):
+            if isinstance(e, Var):
                 used.add(id(e))
             elif isinstance(e, Expr):
-                for a in e.args:
+                for a in operands(e):
                     walk(a)
 
         for i in index:

@@ -406,6 +406,11 @@ def to_bool(v):
     return e if e.dtype == "bool" else binary("!=", e, 0)
 
 
+def operands(e):
+    """The operands of an expression that are expressions; the indices of an element."""
+    return e.idx if isinstance(e, Element) else [a for a in e.args if isinstance(a, Expr)]
+
+
 def binary(op, a, b):
     for side in (a, b):
         if isinstance(side, (Buffer, Region)):

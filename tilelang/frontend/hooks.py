@@ -18,6 +18,7 @@ from .expr import (
     binary,
     cast,
     decided,
+    operands,
     select,
     show,
     to_bool,
@@ -117,9 +118,8 @@ def _changes(block, test):
     def walk(e):
         if isinstance(e, (MutVar, Element)):
             hangs.add(getattr(e, "buf", e))
-        for a in e.idx if isinstance(e, Element) else e.args:
-            if isinstance(a, Expr):
-                walk(a)
+        for a in operands(e):
+            walk(a)
 
     def any_in(block):
         for s in block:

@@ -34,6 +34,7 @@ from .expr import (
     difference,
     interval,
     key_of,
+    operands,
     select,
     show,
     to_bool,
@@ -47,17 +48,12 @@ _OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _LANES = 4096  # elements of a loop that goes into T.Parallel
 
 
-def parts(e):
-    """The operands of an expression."""
-    return e.idx if isinstance(e, Element) else [a for a in e.args if isinstance(a, Expr)]
-
-
 def rebuild(e, leaf):
     """e with every leaf x replaced by leaf(x), where that is not None; folded again on the way."""
     found = leaf(e)
     if found is not None:
         return found
-    old = parts(e)
+    old = operands(e)
     new = [rebuild(a, leaf) for a in old]
     if all(a is b for a, b in zip(old, new)):
         return e
@@ -116,7 +112,7 @@ class Expansion:
         if e.op == "var":
             own = {id(e)} & (self.axes.keys() | self.lanes.keys())
             return frozenset(own) | self.vary.get(id(e), frozenset())
-        out = frozenset().union(*(self.deps(a) for a in parts(e)))
+        out = frozenset().union(*(self.deps(a) for a in operands(e)))
         return out | self.vary.get(id(e.buf), frozenset()) if isinstance(e, Element) else out
 
     def region_deps(self, r):
@@ -174,7 +170,7 @@ class Expansion:
                 for v, at in places if len(places) > 1 else ():
                     self.order[v] = self.order.get(v, 0) + at
             if isinstance(e, Expr):
-                for a in parts(e):
+                for a in operands(e):
                     look(a)
 
         for s in block:
@@ -268,7 +264,7 @@ class Expansion:
         """deps of an expression of the new program: threads stand in it themselves."""
         if e.op == "var":
             return frozenset({id(e)} & (self.axes.keys() | self.lanes.keys()))
-        return frozenset().union(*(self.deps_new(a) for a in parts(e)))
+        return frozenset().union(*(self.deps_new(a) for a in operands(e)))
 
     def parallel(self, s, head, guards, times=frozenset()):
         """A store for all threads and lanes it depends on; each of the threads `times` does it."""
@@ -535,7 +531,7 @@ def _name(s):
 
 def _only(e, ids):
     """Does e depend on these variables alone?"""
-    return id(e) in ids if e.op == "var" else all(_only(a, ids) for a in parts(e))
+    return id(e) in ids if e.op == "var" else all(_only(a, ids) for a in operands(e))
 
 
 def _accesses(block, reads, writes, flat):
@@ -547,7 +543,7 @@ def _accesses(block, reads, writes, flat):
         if isinstance(e, MutVar):
             flat.append(e)
         if isinstance(e, Expr):
-            for a in parts(e):
+            for a in operands(e):
                 look(a)
 
     for s in block:
@@ -597,7 +593,7 @@ def _root(buf):
 
 
 def _mentions(e, v):
-    return e is v or any(_mentions(a, v) for a in parts(e))
+    return e is v or any(_mentions(a, v) for a in operands(e))
 
 
 def expand(b, threads):
