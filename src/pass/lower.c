@@ -277,18 +277,15 @@ static bool lower_load_with_margin(Ctx *c, Out *o, const IrStmt *s, const IrRegi
   shape[n] = num(c, margin + round_up(gm->ext[last]->i, c0));
   IrBuf *b = emit_alloc(c, arena_printf(c->p->arena, "%s.margin", local->buf->name), gm->buf->type, SPACE_UB, LAYOUT_ND,
                         n + 1, shape, s->loc);
-  IrStmt *load = ir_clone(c->k, s);
-  IrRegion part = ir_whole(c->k, b), all = part, from = *gm;
-  IrExpr *missing = before_start(c, gm, last);
-  emit2(o, OP_FILL, ir_arg_scalar(ir_cast(c->k, b->type, ir_attr(s, ATTR_PAD))), all);
+  IrRegion part = ir_whole(c->k, b), front = part, from = *gm;
+  front.ext[n] = num(c, margin);
+  emit2(o, OP_FILL, ir_arg_scalar(ir_cast(c->k, b->type, ir_attr(s, ATTR_PAD))), front);
   for (int d = 0; d < n; d++) part.ext[d] = local->ext[d];
   part.off[n] = num(c, margin);
   part.ext[n] = gm->ext[last];
   from.off[last] = op2(c, EX_MAX, gm->off[last], num(c, 0));
-  load->args[0] = ir_arg_region(from);
-  load->args[1] = ir_arg_region(part);
-  lower_load(c, o, load, from, part);
-  part.off[n] = op2(c, EX_SUB, num(c, margin), op2(c, EX_MIN, missing, num(c, margin)));
+  lower_load(c, o, s, from, part);
+  part.off[n] = op2(c, EX_SUB, num(c, margin), before_start(c, gm, last));
   emit2(o, OP_COPY, ir_arg_region(part), *local);
   return true;
 }
