@@ -13,7 +13,8 @@ import functools
 import time
 
 from . import cache
-from .errors import ArgumentError, explained, fail, here, nearest, rightly, warn, wrong_call
+from .debug.methods import NAMES, Debugging
+from .errors import ArgumentError, explained, fail, here, nearest, rightly, rightly_all, warn, wrong_call
 from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
@@ -94,7 +95,7 @@ def _freeze(v):
     return (type(v).__name__, v)
 
 
-class JITFunction:
+class JITFunction(Debugging):
     """What @tilelang.jit gives: call it."""
 
     def __init__(self, fn, options):
@@ -133,6 +134,18 @@ class JITFunction:
             return self._eager.kernel(args, kwargs)[0]
         return self._build(args, kwargs)
 
+    def _called(self, args, kwargs):
+        if self.style == "eager":
+            return (*self._eager.kernel(args, kwargs, partly=False), {})
+        raise ArgumentError(
+            f"'{self.__name__}' builds kernels; the tools look at a kernel",
+            f"kernel = {self.__name__}(...), then the same of `kernel`, with its tensors",
+        )
+
+    def interpret(self, *args, **kwargs):
+        kernel, given, _ = self._called(args, kwargs)
+        return kernel.returned(kernel.interpret(*given), given)
+
     def get_kernel_source(self, *args, target=None, **kwargs):
         """The source of the kernel that these arguments give; without any, of the one used last."""
         kernel = self.compile(*args, **kwargs) if args or kwargs or self.last is None else self.last
@@ -161,6 +174,9 @@ class JITFunction:
 
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)
+
+
+rightly_all(JITFunction, "jit", ArgumentError, " ".join(NAMES))
 
 
 def _is_kernel(fn):
@@ -308,12 +324,7 @@ class Eager:
 
     def call(self, args, kwargs):
         kernel, runtime = self.kernel(args, kwargs, partly=False)
-        out = kernel(*runtime)
-        if not kernel.returns:
-            return None
-        outs = out if isinstance(out, list) else [out]
-        results = [outs[i] if kind == "out" else runtime[i] for kind, i in kernel.returns]
-        return results[0] if len(results) == 1 else results
+        return kernel.returned(kernel(*runtime), runtime)
 
     def start(self, tensors, views, context, fixed):
         """A builder with the parameters in call order, and the values of the function's arguments."""

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 
-from .debug.methods import Debugging
+from .debug.methods import NAMES, Debugging
 from .errors import (
     ArgumentError,
     CompileError,
@@ -128,6 +128,7 @@ class Kernel(Debugging):
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
     tuner_result = None
+    returns = ()  # of a function that opens T.Kernel itself: what it returns, ("out" or "in", number)
     home = "numpy"  # the kind of tensor that results are when no tensor goes in
     loose = False  # True: a tensor of another shape with enough elements is read in the parameter's, with a warning
 
@@ -623,6 +624,14 @@ class Kernel(Debugging):
         outs = [give_back(kind, results[i]) if i in results else got[i] for i in self.out_idx]
         return None if not outs else outs[0] if len(outs) == 1 else outs
 
+    def returned(self, outs, args):
+        """What the function returns that opens T.Kernel itself, of what a call returns and its arguments."""
+        if not self.returns:
+            return None
+        outs = outs if isinstance(outs, list) else [outs]
+        results = [outs[i] if kind == "out" else args[i] for kind, i in self.returns]
+        return results[0] if len(results) == 1 else results
+
     def _bind(self, args, kwargs):
         """What a call on the simulated chip hands over: what _accept says, then the outputs and workspaces made for the
         call and the kind of the outputs."""
@@ -728,8 +737,7 @@ rightly_all(
     Kernel,
     "kernel",
     ArgumentError,
-    "ir explain explain_json get_kernel_source profile cost export build twin "
-    "interpret compare bisect numerics reproduce",
+    "ir explain explain_json get_kernel_source profile cost export build twin " + " ".join(NAMES),
 )
 
 

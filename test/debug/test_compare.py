@@ -173,19 +173,19 @@ def test_a_pass_that_changes_the_numbers(stage):
     kernel = tilelang.compile(f, out_idx=[1])
     a = rng.normal(size=(64, 64)).astype(np.float32)
     call = Call(kernel, [a], {})
-    steps = []
-    for name, text in stages(call.text, call.paths):
+    (launch,), steps = call.launches, []
+    for name, text in stages(launch.text, launch.paths):
         if name == stage:  # what a bug of this pass would leave; the passes after it go on from there
             was, now = ("at 8192", "at 4096") if stage == "memplan" else ("mul %a, 3.0", "add %a, 3.0")
             text = text.replace(was, now)
             steps.append((name, text))
-            rest = dict(stages(text, call.paths))
-            steps += [(n, rest[n]) for n, _ in stages(call.text, call.paths)[len(steps) :]]
+            rest = dict(stages(text, launch.paths))
+            steps += [(n, rest[n]) for n, _ in stages(launch.text, launch.paths)[len(steps) :]]
             break
         steps.append((name, text))
-    report = between(call, steps)
+    report = between(call, launch, call.tensors(), steps)
     assert report.stage == stage, report.what
-    assert report.before in (call.text, *(t for _, t in steps)) and report.after != report.before
+    assert report.before in (launch.text, *(t for _, t in steps)) and report.after != report.before
     if stage != "memplan":
         assert "+" in report.diff() and "add %a, 3.0" in report.diff() and "C[0, 0] was" in report.what
 

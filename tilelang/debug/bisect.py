@@ -13,14 +13,18 @@ import numpy as np
 
 from ..errors import CompileError, KernelFault
 from .compare import TOLERANCE
-from .core import lowered, simulate, stages
-from .interpret import run
+from .call import copied
+from .core import lowered, stages
 
 SCHEDULES = (0, 1, 2, 3)
+SAME = "no pass changes the numbers, and neither does the simulated chip"
 
 
 class Bisection:
-    """`stage`: the pass after which numbers change, or None; `before`, `after`: the IR; `what`: the change in words."""
+    """`stage`: the pass after which numbers change, or None; `before`, `after`: the IR; `what`: the change in words;
+    `launch`: which launch of several it is, in words."""
+
+    launch = ""
 
     def __init__(self, stage, before, after, what):
         self.stage, self.before, self.after, self.what = stage, before, after, what
@@ -36,30 +40,28 @@ class Bisection:
         return "\n".join(lines)
 
     def __str__(self):
+        which = self.launch and f"{self.launch}: "
         if not self:
-            return self.what
-        return f"pass '{self.stage}': {self.what}\n\n{self.diff()}"
+            return which + self.what
+        return f"{which}pass '{self.stage}': {self.what}\n\n{self.diff()}"
 
     __repr__ = __str__
 
 
-def results(call, text):
-    """(arrays of the outputs, None) of a text that is interpreted, or (None, the fault)."""
-    prog = call.program(text)
-    args = call.arguments()
-    args += call.added(prog)
-    arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
+def results(launch, base, text):
+    """(the tensors afterwards, None) of a text that is interpreted, or (None, the fault)."""
+    tensors = copied(base)
     try:
-        run(prog, arrays, {i: a for i, a in enumerate(args) if i not in arrays}).go()
+        launch.interpreted(tensors, text)
     except KernelFault as e:
         return None, e.diagnostics[0]
-    return [arrays[i] for i in call.written], None
+    return tensors, None
 
 
-def apart(call, prog, was, now, rtol):
+def apart(call, launch, was, now, rtol):
     """What differs, in words, or None."""
-    for i, a, b in zip(call.written, was, now):
-        p = prog.params[i]
+    for i in call.results(launch):
+        p, a, b = call.params[i], was[i], now[i]
         x, y = a.astype(np.float64), b.astype(np.float64)
         limit = 4 * TOLERANCE.get(str(p.dtype), 0.0) if rtol is None else rtol
         with np.errstate(all="ignore"):
@@ -87,47 +89,57 @@ def _barrier(m):
     return f"{m.group(0)}\n{m.group(1)}barrier all" + (f" @{at[1]}" if len(at) > 1 else "")
 
 
-def _simulated(call, text, schedule):
-    p = lowered(text, call.paths, chip=call.options.get("chip"))
-    args = call.arguments() + call.workspaces(p)
-    faults = simulate(p, args, checks=False, schedule=schedule)
-    return (None, faults[0]) if faults else ([args[i] for i in call.written], None)
+def _simulated(launch, base, text, schedule):
+    p = lowered(text, launch.paths, chip=launch.options.get("chip"))
+    tensors = copied(base)
+    faults = launch.simulate(p, tensors, checks=False, schedule=schedule)
+    return (None, faults[0]) if faults else (tensors, None)
 
 
 def bisect(call, rtol=None):
-    """Interprets a call's text after each pass; see Kernel.bisect."""
+    """Interprets a call's text after each pass, launch after launch; see Kernel.bisect."""
+    base = call.tensors()
+    for launch in call.launches:
+        found = _of_launch(call, launch, base, rtol)
+        if found or found.what != SAME:
+            found.launch = launch.title
+            return found
+        launch.interpreted(base)
+    return Bisection(None, "", "", SAME) if len(call.launches) != 1 else found
+
+
+def _of_launch(call, launch, base, rtol):
     try:
-        steps = stages(call.text, call.paths, **call.options)
+        steps = stages(launch.text, launch.paths, **launch.options)
     except CompileError as e:
-        return Bisection(None, call.text, call.text, f"a pass refuses the program:\n{e}")
-    return between(call, steps, rtol)
+        return Bisection(None, launch.text, launch.text, f"a pass refuses the program:\n{e}")
+    return between(call, launch, base, steps, rtol)
 
 
-def between(call, steps, rtol=None):
-    """The same for texts given as [(pass, text)]."""
-    prog = call.program()
-    was, fault = results(call, call.text)
+def between(call, launch, base, steps, rtol=None):
+    """The first of the texts [(pass, text)] of a launch that changes numbers; `base`: the tensors before it."""
+    was, fault = results(launch, base, launch.text)
     if fault:
-        return Bisection(None, call.text, call.text, f"the program as written has a fault:\n{fault}")
-    before = call.text
+        return Bisection(None, launch.text, launch.text, f"the program as written has a fault:\n{fault}")
+    before = launch.text
     for name, text in steps:
-        now, fault = results(call, text)
-        what = f"the interpreter finds a fault after it:\n{fault}" if fault else apart(call, prog, was, now, rtol)
+        now, fault = results(launch, base, text)
+        what = f"the interpreter finds a fault after it:\n{fault}" if fault else apart(call, launch, was, now, rtol)
         if what:
             return Bisection(name, before, text, what)
         before = text
     last = steps[-1][1]
     for schedule in SCHEDULES:
-        ran, fault = _simulated(call, last, schedule)
-        what = str(fault) if fault else apart(call, prog, was, ran, rtol)
+        ran, fault = _simulated(launch, base, last, schedule)
+        what = str(fault) if fault else apart(call, launch, was, ran, rtol)
         if not what:
             continue
         order = "" if schedule == 0 else f" (another order of the pipes, schedule {schedule})"
-        ran, fault = _simulated(call, serial(last), 0)
+        ran, fault = _simulated(launch, base, serial(last), 0)
         texts = {name: text for name, text in steps}
-        if not fault and apart(call, prog, was, ran, rtol) is None:
+        if not fault and apart(call, launch, was, ran, rtol) is None:
             why = "with a barrier behind every instruction the numbers are right: flags are missing"
             return Bisection("sync", texts.get("memplan", last), last, f"{what}{order}; {why}")
         why = "the values are right and stand in wrong bytes: addresses overlap, or an instruction is simulated wrongly"
         return Bisection("memplan", texts.get("legalize", last), last, f"{what}{order}; {why}")
-    return Bisection(None, call.text, last, "no pass changes the numbers, and neither does the simulated chip")
+    return Bisection(None, launch.text, last, SAME)

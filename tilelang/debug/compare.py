@@ -9,8 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, _short
 from ..frontend.expr import Region
-from .core import lowered, simulate
-from .interpret import run
+from .call import copied
 from .machine import root
 
 # relative error that rounding explains, by dtype; the absolute one is that times the largest value
@@ -20,8 +19,8 @@ TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3f
 class Writers:
     """An observer of the interpreter: for each output element the lane and statement that stored it last."""
 
-    def __init__(self, prog, arrays):
-        self.prog, self.found = prog, []
+    def __init__(self, arrays):
+        self.found = []
         self.owner = {id(a): np.full(a.shape, -1, np.int32) for a in arrays}
         self.boxes = {id(a): [] for a in arrays}
 
@@ -52,9 +51,11 @@ class Writers:
         ins = [r.buf for r in getattr(s, "ins", ()) if isinstance(r, Region) and r.buf.space != "gm"]
         where = lane.who()
         if lane.side is None and ins:
-            handed_over = root(ins[0]).at in self.prog.vector
-            where += ", cube core" if self.prog.on_cube(ins[0]) and not handed_over else f", vector core {lane.vid}"
-        file = self.prog.files[loc[0] - 1] if 0 < loc[0] <= len(self.prog.files) else None
+            prog = lane.run.program
+            on_cube = prog.on_cube(ins[0]) and root(ins[0]).at not in prog.vector  # not a tile that is handed over
+            where += ", cube core" if on_cube else f", vector core {lane.vid}"
+        files = lane.run.program.files
+        file = files[loc[0] - 1] if 0 < loc[0] <= len(files) else None
         return where, (file, loc[1])
 
     def tile(self, array):
@@ -256,10 +257,12 @@ def _map(grid, tile):
 
 
 class Comparison:
-    """What `kernel.compare` found: `differences`, one for each output; true when all agree."""
+    """What `kernel.compare` found: `differences`, one for each output; true when all agree. Of several launches:
+    `launch`, in words, the first one whose results differ from the interpreter's on the same tensors, None when each
+    agrees, and `step`, its Difference."""
 
-    def __init__(self, differences, faults):
-        self.differences, self.faults = differences, faults
+    def __init__(self, differences, faults, launch=None, step=None):
+        self.differences, self.faults, self.launch, self.step = differences, faults, launch, step
 
     def __bool__(self):
         return not self.faults and not any(d.count for d in self.differences)
@@ -271,7 +274,10 @@ class Comparison:
         return self.differences[n]
 
     def __str__(self):
-        return "\n".join([*(str(d) for d in self.differences), *(str(f) for f in self.faults)])
+        first = []
+        if self.step is not None:
+            first = [f"{self.launch} is the first that gives something else than the interpreter:", str(self.step)]
+        return "\n".join([*(str(d) for d in self.differences), *first, *(str(f) for f in self.faults)])
 
     __repr__ = __str__
 
@@ -303,57 +309,81 @@ class Comparison:
 # ---- the call -------------------------------------------------------------------------------------------------------
 
 
-def second_opinion(prog, arrays, scalars, sizes=None):
-    """Interprets on the arrays given; (outputs by parameter number, Writers)."""
-    r = run(prog, arrays, scalars, sizes)
-    seen = Writers(prog, [a for i, a in arrays.items()])
-    r.observers.append(seen)
-    r.go()
-    return seen
+def simulated(call, programs, tensors, **options):
+    """Runs the launches of a call one after the other up to the first fault; the Diagnostics of it."""
+    for launch, p in zip(call.launches, programs):
+        faults = launch.simulate(p, tensors, **options)
+        if faults:
+            return faults
+    return []
 
 
-def raced(p, args, outs, got):
+def second_opinion(call, tensors):
+    """Interprets a call on the tensors given; (Writers, the tensors before each launch)."""
+    seen, before = Writers(tensors.values()), []
+    for launch in call.launches:
+        before.append(copied(tensors))
+        launch.interpreted(tensors, watch=lambda run: run.observers.append(seen))
+    return seen, before
+
+
+def raced(call, programs, base, got):
     """Does another order of the pipes give other bytes? The number of a schedule that does, or None."""
     for schedule in (1, 2, 3):
-        again = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
-        if not simulate(p, again, schedule=schedule):
-            if any(again[i].tobytes() != got[i].tobytes() for i in outs):
+        again = copied(base)
+        if not simulated(call, programs, again, schedule=schedule):
+            if any(again[i].tobytes() != got[i].tobytes() for i in call.written):
                 return schedule
     return None
 
 
 def compare(call, ref, rtol, atol):
-    """A prepared call of a kernel (kernel.Prepared) against `ref`; see Kernel.compare."""
-    before, outs = call.arguments(), call.written
-    prog = call.program()
-    p = lowered(call.text, call.paths, **call.options)
-    got = call.arguments(before)
-    faults = simulate(p, got + call.workspaces(p), checks=True)
-    mine = call.arguments(before)
-    arrays = {i: a for i, a in enumerate(mine) if isinstance(a, np.ndarray)}
-    seen = second_opinion(prog, arrays, {i: a for i, a in enumerate(mine) if i not in arrays})
-    wants = _references(call, ref, before, mine)
+    """A call.Call against `ref`; see Kernel.compare."""
+    base = call.tensors()
+    programs = [launch.lowered() for launch in call.launches]
+    got, mine = copied(base), copied(base)
+    faults = simulated(call, programs, got, checks=True)
+    seen, before = second_opinion(call, mine)
+    wants = _references(call, ref, mine)
     out = []
-    for n, i in enumerate(outs):
-        b = prog.params[i]
-        d = Difference(b.name, b.dtype, got[i], wants[n], seen.tile(mine[i]), rtol, atol)
+    for n, i in enumerate(call.written):
+        p = call.params[i]
+        d = Difference(p.name, p.dtype, got[i], wants[n], seen.tile(mine[i]), rtol, atol)
         if d.count:
             wrote = seen.of(mine[i], d.worst)
             d.where, d.line = wrote if wrote else (None, None)
-            again = raced(p, call.arguments(before) + call.workspaces(p), outs, got)
+            again = raced(call, programs, base, got)
             if again:
                 d.kind, d.why = "race", "another order of the pipes gives other numbers"
             else:
                 d.guess()
         out.append(d)
-    return Comparison(out, faults)
+    step = None
+    if len(call.launches) > 1 and not faults and any(d.count for d in out):
+        step = first_apart(call, programs, [*before, mine], seen, rtol, atol)
+    return Comparison(out, faults, *(step or ()))
 
 
-def _references(call, ref, before, interpreted):
+def first_apart(call, programs, states, seen, rtol, atol):
+    """(title, Difference) of the first launch that gives something else than the interpreter where both have the same
+    tensors; `states`: the interpreter's before each launch and after the last."""
+    for launch, p, base, want in zip(call.launches, programs, states, states[1:]):
+        got = copied(base)
+        if launch.simulate(p, got):
+            continue
+        for i in call.results(launch):
+            d = Difference(
+                call.params[i].name, call.params[i].dtype, got[i], want[i], seen.tile(states[-1][i]), rtol, atol
+            )
+            if d.count:
+                d.guess()
+                return launch.title, d
+    return None
+
+
+def _references(call, ref, interpreted):
     if ref is None:
         return [interpreted[i] for i in call.written]
-    if callable(ref):
-        ref = ref(*call.given)
     found = list(ref) if isinstance(ref, (tuple, list)) else [ref]
     if len(found) != len(call.written):
         raise ArgumentError(

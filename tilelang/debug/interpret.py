@@ -6,7 +6,7 @@ IR as written, in program order: no pipes, no flags within a core, no address is
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, _short
 from ..frontend.expr import Buffer, Var
 from ..language.dtypes import DType
 from ..tensors import stored
@@ -36,13 +36,14 @@ def over(v, dtype):
     return np.ctypeslib.as_array((ctypes.c_uint8 * n).from_address(v.address)).view(np_dtype(dtype)).reshape(shape)
 
 
-def run(prog, arrays, scalars, sizes=None):
-    """A machine.Run of a Program: `arrays` and `scalars` by parameter number. Workspaces that are left out are made."""
+def run(prog, arrays, scalars, sizes=None, title=""):
+    """A machine.Run of a Program: `arrays` and `scalars` by parameter number. Workspaces that are left out are made.
+    `title`: what the launch is called in messages."""
     tensors, values, made = {}, {}, set()
     for i, p in enumerate(prog.params):
         if isinstance(p, Var):
             values[id(p)] = const(scalars[i], p.dtype)
-    out = Run(prog, tensors, values, sizes)
+    out = Run(prog, tensors, values, sizes, title)
     scope = Lane(out, (), None, 0, 0)
     for i, p in enumerate(prog.params):
         if isinstance(p, Buffer):
@@ -96,15 +97,24 @@ def interpret_kernel(kernel, args, kwargs):
     from ..tensors import give_back
 
     got, views, scalars, sizes, other, results, kind = kernel._bind(args, kwargs)
-    for k in kernel._launches(other):
-        _interpret(k, views, scalars, sizes)
+    for k, title in titled(kernel._launches(other)):
+        _interpret(k, title, views, scalars, sizes)
     for put_back in views.back:
         put_back()
     outs = [give_back(kind, results[i]) if i in results else got[i] for i in kernel.out_idx]
     return None if not outs else outs[0] if len(outs) == 1 else outs
 
 
-def _interpret(k, views, scalars, sizes):
+def titled(kernels):
+    """[(launch of a call, what to call it)]; "" when it is the only one."""
+    if len(kernels) == 1:
+        return [(kernels[0], "")]
+    places = [k.traced.builder.launched for k in kernels]
+    names = [f"launch {n + 1} of {len(kernels)} ({_short(file)}:{line})" for n, (file, line, _) in enumerate(places)]
+    return list(zip(kernels, names))
+
+
+def _interpret(k, title, views, scalars, sizes):
     if " i4x2[" in k.text:  # shapes of the text count bytes, those of the Python function values
         raise ArgumentError("a kernel with int4 is not interpreted in Python", "kernel(*args), or take int8 here")
     prog = program(k.text, k.name + ".tl", k.traced.builder.paths)
@@ -112,5 +122,5 @@ def _interpret(k, views, scalars, sizes):
     values = {i: sizes[name] for i, name in enumerate(k.sizes)}
     values.update((i + n, v) for i, v in scalars.items())
     arrays = {i: over(v, k.params[i].dtype) for i, v in views.items()}
-    made = run(prog, {i + n: a for i, a in arrays.items()}, values, sizes)
+    made = run(prog, {i + n: a for i, a in arrays.items()}, values, sizes, title)
     made.go(lambda lane: replay(k, lane, arrays, scalars))

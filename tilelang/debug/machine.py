@@ -162,7 +162,8 @@ class Lanes:
 class Run:
     """One call: tensors as arrays by parameter, scalars by Var."""
 
-    def __init__(self, program, tensors, scalars, sizes=None):
+    def __init__(self, program, tensors, scalars, sizes=None, title=""):
+        self.title = title  # "launch 2 of 3 (kernel.py:31)"; "": the only one
         self.program = program
         self.gm = tensors  # id(Buffer) -> array
         self.scalars = scalars  # id(Var) -> value
@@ -269,7 +270,7 @@ class Lane:
     def who(self):
         block = ", ".join(str(i) for i in self.index)
         core = {None: "", "cube": ", cube core", "vector": f", vector core {self.vid}"}[self.side]
-        return f"block ({block}){core}"
+        return f"{self.run.title + ', ' if self.run.title else ''}block ({block}){core}"
 
     def source(self):
         """(file, line) of the statement under way."""

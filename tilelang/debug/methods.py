@@ -1,8 +1,13 @@
-"""The debugging methods of a Kernel; what they need is loaded when one is called. See docs/debugging.md."""
+"""The debugging methods of a Kernel and of a function under @tilelang.jit; what they need is loaded when one is called.
+See docs/debugging.md."""
 
 
 class Debugging:
-    """interpret, compare, bisect, numerics, reproduce."""
+    """interpret, compare, bisect, numerics, reproduce: of a Kernel, or of a function that is called with tensors."""
+
+    def _called(self, args, kwargs):
+        """(the Kernel of a call, its arguments, those by name)."""
+        return self, args, kwargs
 
     def interpret(self, *args, **kwargs):
         """Runs the program as written, statement by statement with numpy, and returns what a call returns: a second
@@ -18,7 +23,7 @@ class Debugging:
         from .call import Call
         from .compare import compare
 
-        return compare(Call(self, args, kwargs), ref, rtol, atol)
+        return compare(Call(*self._called(args, kwargs)), ref(*args) if callable(ref) else ref, rtol, atol)
 
     def bisect(self, *args, rtol=None, **kwargs):
         """The first pass after which the numbers change by more than rounding (`rtol` of the largest value): a
@@ -26,7 +31,7 @@ class Debugging:
         from .bisect import bisect
         from .call import Call
 
-        return bisect(Call(self, args, kwargs), rtol)
+        return bisect(Call(*self._called(args, kwargs)), rtol)
 
     def numerics(self, *args, **kwargs):
         """Statements whose results overflow, underflow or become NaN with these arguments, and sums that are kept in
@@ -34,11 +39,15 @@ class Debugging:
         from .call import Call
         from .numerics import numerics
 
-        return numerics(Call(self, args, kwargs))
+        return numerics(Call(*self._called(args, kwargs)))
 
-    def reproduce(self, path, *args, **kwargs):
-        """Runs a call and writes IR, arguments, options, versions and the outcome to one file: `tlc replay FILE`."""
+    def reproduce(self, path, *args, launch=None, **kwargs):
+        """Runs a call and writes IR, arguments, options, versions and the outcome to one file: `tlc replay FILE`.
+        `launch`: which of several, from 1; left out: the first that fails, or the last."""
         from .call import Call
         from .reproduce import reproduce
 
-        return reproduce(self, Call(self, args, kwargs), path)
+        return reproduce(Call(*self._called(args, kwargs)), path, launch)
+
+
+NAMES = tuple(n for n in vars(Debugging) if not n.startswith("_"))

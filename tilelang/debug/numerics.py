@@ -10,7 +10,6 @@ import numpy as np
 from ..errors import _short
 from ..frontend.expr import Buffer, Region
 from .arith import widen
-from .interpret import run
 from .machine import root
 
 NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -65,8 +64,8 @@ class Numerics:
 
 
 class Observer:
-    def __init__(self, prog):
-        self.prog, self.entries, self.sums = prog, {}, {}
+    def __init__(self):
+        self.entries, self.sums = {}, {}
         self.before = {}  # lane -> values of the inputs of the statement under way
         self.summed = {}  # place of a narrow buffer that sums are kept in -> line
 
@@ -166,13 +165,16 @@ def _view(lane, r):
 
 def numerics(call):
     """Interprets a call and watches every statement; see Kernel.numerics."""
-    prog = call.program()
-    args = call.arguments()
-    arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
-    made = run(prog, arrays, {i: a for i, a in enumerate(args) if i not in arrays})
-    seen = Observer(prog)
-    made.observers.append(seen)
-    made.look = seen.look
-    made.go()
-    entries = [e for e in seen.entries.values() if e.overflow or e.underflow or e.nan]
-    return Numerics(sorted(entries, key=lambda e: (e.file or "", e.line)), list(seen.sums.values()))
+    tensors, entries, sums = call.tensors(), [], []
+    for launch in call.launches:
+        seen = Observer()
+
+        def watch(run, seen=seen):
+            seen.prog, run.look = run.program, seen.look
+            run.observers.append(seen)
+
+        launch.interpreted(tensors, watch=watch)
+        found = [e for e in seen.entries.values() if e.overflow or e.underflow or e.nan]
+        entries += sorted(found, key=lambda e: (e.file or "", e.line))
+        sums += seen.sums.values()
+    return Numerics(entries, sums)

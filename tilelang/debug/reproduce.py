@@ -19,18 +19,19 @@ import zlib
 
 import numpy as np
 
-from ..errors import CompileError
+from ..errors import ArgumentError, CompileError
 from ..frontend.expr import Buffer
 from . import core
+from .call import copied
 
 _WIDTH = 100
 
 
-def _words(call, kernel):
+def _words(launch, kernel):
     out = [f"version {core._core.version()}"]
-    if call.options.get("chip"):
-        out.append(f"chip {call.options['chip']}")
-    out += [f"option {name.replace('_', '-')}" for name in ("no_auto_sync", "no_auto_memory") if call.options[name]]
+    if launch.options.get("chip"):
+        out.append(f"chip {launch.options['chip']}")
+    out += [f"option {name.replace('_', '-')}" for name in ("no_auto_sync", "no_auto_memory") if launch.options[name]]
     if not kernel.checks:
         out.append("option no-checks")
     return out
@@ -43,27 +44,36 @@ def _data(name, array):
     return [f"data {name} {text[i : i + _WIDTH]}" for i in range(0, max(len(text), 1), _WIDTH)]
 
 
-def _outcome(call, kernel, params):
+def _outcome(kernel, launch, tensors, written):
     try:
-        p = core.lowered(call.text, call.paths, **call.options)
+        p = launch.lowered()
     except CompileError as e:
         return [f"error {e.code}"]
-    args = call.arguments()
-    faults = core.simulate(p, args + call.workspaces(p), checks=bool(kernel.checks), threads=1)
+    faults = launch.simulate(p, tensors, checks=bool(kernel.checks), threads=1)
     if faults:
         return [f"fault {faults[0].code}"]
-    return [f"result {params[i].name} {zlib.crc32(np.ascontiguousarray(args[i]).tobytes()):08x}" for i in call.written]
+    crc = {i: zlib.crc32(np.ascontiguousarray(tensors[i]).tobytes()) for i in written}
+    return [f"result {kernel.params[i].name} {n:08x}" for i, n in crc.items()]
 
 
-def reproduce(kernel, call, path):
-    """Writes the file; returns its path."""
-    params = call.program().params
-    words = _words(call, kernel)
-    for p, v in zip(params, call.base):
+def reproduce(call, path, number=None):
+    """Writes the file; returns its path. Of several launches it holds one, with the tensors it begins with: by number
+    (from 1), or the first that fails, or the last."""
+    kernel = call.kernel
+    kernel._need("reproduce")
+    if number is not None and number not in range(1, len(call.launches) + 1):
+        raise ArgumentError(f"reproduce(launch={number!r}): the call has {len(call.launches)} launches", "launch=1")
+    tensors = call.tensors()
+    for n, launch in enumerate(call.launches, 1):
+        base = copied(tensors)
+        outcome = _outcome(kernel, launch, tensors, call.results(launch))
+        if n == number or (number is None and any(not w.startswith("result") for w in outcome)):
+            break
+    words = _words(launch, kernel)
+    for p, v in zip(launch.program().params, launch.arguments(base)):
         words += _data(p.name, v) if isinstance(p, Buffer) else [f"arg {p.name} {v!r}"]
-    words += _outcome(call, kernel, params)
     with open(path, "w", encoding="utf-8") as f:
-        f.write("; a call of a kernel: tlc replay FILE runs it again\n")
-        f.writelines(f";! {w}\n" for w in words)
-        f.write(call.text)
+        f.write(f"; a call of a kernel{', ' * bool(launch.title)}{launch.title}: tlc replay FILE runs it again\n")
+        f.writelines(f";! {w}\n" for w in words + outcome)
+        f.write(launch.text)
     return path

@@ -110,6 +110,7 @@ class Builder:
         self.kernel_open = False
         self.reducer = None  # of the open T.attr
         self.threads = None  # of the open T.Kernel: frontend/threads.py
+        self.launched = where  # the place of T.Kernel
         self.outs = []  # T.empty tensors, in order
         self.ifs = []  # open T.If
         self.views = {}  # (buffer, shape, dtype) -> view

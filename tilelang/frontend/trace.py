@@ -5,6 +5,7 @@ import linecache
 import time
 import types
 
+from ..debug.methods import NAMES
 from ..errors import Rightly, explained, fail, rightly, warn
 from ..language.dtypes import IR_NAME, DType
 from .builder import Builder, active
@@ -221,7 +222,7 @@ class PrimFunc:
 
     def __getattr__(self, name):
         kernel_names = ("ir", "explain", "get_kernel_source", "kernel_source", "last_run", "times")
-        if name in kernel_names:
+        if name in kernel_names or name in NAMES:
             return getattr(self.compiled(), name)
         raise AttributeError(f"a prim_func has no attribute '{name}'")
 

@@ -96,7 +96,7 @@ class Kernel(metaclass=Rightly):
             b.vid = Var(flat[1], int32, "vid")
             b.vid.range = (0, 1)
             values.append(b.vid)
-        b.kernel_open, b.threads = True, self.threads
+        b.kernel_open, b.threads, b.launched = True, self.threads, self.at
         if len(values) == 1 and not isinstance(names, tuple):
             return values[0]
         return _Indices(values)
