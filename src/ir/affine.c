@@ -291,6 +291,28 @@ bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff) {
   return l.ok && l.n == 0;
 }
 
+bool ir_residue(const IrExpr *e, int64_t m, int64_t *out) {
+  int64_t a, b;
+  switch (e->op) {
+  case EX_INT: *out = ((e->i % m) + m) % m; return true;
+  case EX_ADD:
+  case EX_SUB:
+    if (!ir_residue(e->arg[0], m, &a) || !ir_residue(e->arg[1], m, &b)) return false;
+    *out = e->op == EX_ADD ? (a + b) % m : (a - b + m) % m;
+    return true;
+  case EX_MUL:
+    for (int i = 0; i < 2; i++)
+      if (ir_residue(e->arg[i], m, &a) && a == 0) {
+        *out = 0;
+        return true;
+      }
+    if (!ir_residue(e->arg[0], m, &a) || !ir_residue(e->arg[1], m, &b)) return false;
+    *out = a * b % m;
+    return true;
+  default: return false;
+  }
+}
+
 static int pow2_of(const IrKernel *k, const IrExpr *e, int depth) {
   enum { ALL = 30 };
   if (depth > 40) return 0;

@@ -417,10 +417,16 @@ bool ir_loop_runs(IrKernel *k, const IrStmt *loop); /* a `for` that is proven to
 /* The exponent of a power of two, 30 at most, that divides e for all values of its variables. */
 int ir_pow2(const IrKernel *k, const IrExpr *e);
 
+/* e mod m of an e made of constants; false: it has another part that is not proven to vanish. */
+bool ir_residue(const IrExpr *e, int64_t m, int64_t *out);
+
 /* Bytes of a buffer as it lies in memory, padding of fractals and 32-byte rows included; GM: -1 if dynamic. */
 int64_t ir_buf_bytes(const IrBuf *b);
 /* Element offset of (row, col) in a fractal layout whose matrix is [rows, cols]; ND excluded.
  * NZ of L0C uses 16x16 fractals (space decides). */
 int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols, int64_t r, int64_t c);
+/* The dimension in which operand `arg` of an instruction of the cube's memories, or of a product, is known to start
+ * inside a fractal, with the elements it must start on a multiple of; -1: none is known. */
+int ir_fractal_split(const IrStmt *s, int arg, int *unit);
 
 #endif

@@ -55,28 +55,6 @@ static bool differ(Verifier *v, IrExpr *a, IrExpr *b) {
 }
 
 /* The remainder of e by m, when it is the same for all values of the variables. */
-static bool residue(const IrExpr *e, int64_t m, int64_t *out) {
-  int64_t a, b;
-  switch (e->op) {
-  case EX_INT: *out = ((e->i % m) + m) % m; return true;
-  case EX_ADD:
-  case EX_SUB:
-    if (!residue(e->arg[0], m, &a) || !residue(e->arg[1], m, &b)) return false;
-    *out = e->op == EX_ADD ? (a + b) % m : (a - b + m) % m;
-    return true;
-  case EX_MUL:
-    for (int i = 0; i < 2; i++)
-      if (residue(e->arg[i], m, &a) && a == 0) {
-        *out = 0;
-        return true;
-      }
-    if (!residue(e->arg[0], m, &a) || !residue(e->arg[1], m, &b)) return false;
-    *out = a * b % m;
-    return true;
-  default: return false;
-  }
-}
-
 static char space_side(Space s) {
   switch (s) {
   case SPACE_L1:
@@ -660,7 +638,7 @@ static bool rows_of(Verifier *v, const IrStmt *s, const IrRegion *r, Rows *out) 
 static void check_start(Verifier *v, const IrStmt *s, const IrRegion *r, const IrExpr *off) {
   int size = dtype_size(r->buf->type);
   int64_t rest;
-  if (r->buf->space != SPACE_UB || !residue(off, 32 / size, &rest) || !rest) return;
+  if (r->buf->space != SPACE_UB || !ir_residue(off, 32 / size, &rest) || !rest) return;
   Diag *g = bad(v, UB_START, "operand %s of '%s' starts %lld bytes after a multiple of 32", region_text(v, r),
                 oname(s), ll(rest * size));
   diag_fix(v->d, g, "start on a multiple of %d elements of %s", 32 / size, tname(r->buf->type));
@@ -769,7 +747,7 @@ static void check_runs(Verifier *v, const IrStmt *s) {
       return;
     }
     if (!list) check_start(v, s, r, rows.off);
-    else if (residue(rows.off, 8 / size, &rest) && rest) bad_form(v, s, r, "a list that starts on 8 bytes");
+    else if (ir_residue(rows.off, 8 / size, &rest) && rest) bad_form(v, s, r, "a list that starts on 8 bytes");
     if (merges && n >= 0 && n * size % 8) bad_form(v, s, r, "a list of whole records of 8 bytes");
     if (list && n >= 0 && n * size / 8 > 4095) bad_form(v, s, r, "a list of at most 4095 records");
     if (s->op == OP_SORT32 && i < 2 && n >= 0 && n % 32) bad_form(v, s, r, "a multiple of 32 elements long");
@@ -834,28 +812,18 @@ static void check_dma(Verifier *v, const IrStmt *s) {
   diag_fix(v->d, d, "cut it into moves of at most 4095 rows of 2097151 bytes");
 }
 
-static void check_fractal_start(Verifier *v, const IrStmt *s, const IrRegion *r) {
-  const IrBuf *b = r->buf;
-  if (space_side(b->space) != 'c' || b->rank < 2) return;
-  int c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
-  bool zn = b->space == SPACE_L0B;
-  int unit[2] = {zn ? c0 : 16, zn ? 16 : c0};
-  if (s->op == OP_GM_TO_L1 || s->op == OP_L0C_TO_GM) unit[0] = 1; /* these address single rows */
-  for (int i = 0; i < 2; i++) {
-    IrExpr *off = r->off[b->rank - 2 + i];
-    int64_t rest;
-    if (!residue(off, unit[i], &rest) || !rest) continue;
-    Diag *g = bad(v, FRACTAL_START, "box %s of '%s' starts at %s `%s`; a fractal of %%%s has %d", region_text(v, r),
-                  oname(s), i ? "column" : "row", expr_text(v, off), b->name, unit[i]);
-    diag_fix(v->d, g, "start on a multiple of %d", unit[i]);
-    return;
-  }
+static void check_fractal_start(Verifier *v, const IrStmt *s, int arg) {
+  const IrRegion *r = &s->args[arg].region;
+  int unit, dim = ir_fractal_split(s, arg, &unit);
+  if (dim < 0) return;
+  Diag *g = bad(v, FRACTAL_START, "box %s of '%s' starts at %s `%s`; a fractal of %%%s has %d", region_text(v, r),
+                oname(s), dim == r->buf->rank - 1 ? "column" : "row", expr_text(v, r->off[dim]), r->buf->name, unit);
+  diag_fix(v->d, g, "start on a multiple of %d", unit);
 }
 
 static void check_fractal_move(Verifier *v, const IrStmt *s) {
   const IrRegion *a = &s->args[0].region, *b = &s->args[1].region;
-  check_fractal_start(v, s, a);
-  check_fractal_start(v, s, b);
+  for (int i = 0; i < 2; i++) check_fractal_start(v, s, i);
   Extents x = drop_ones(extents(a)), y = drop_ones(extents(b));
   bool trans = ir_attr(s, ATTR_TRANS);
   if (trans && x.n == 2) {
@@ -872,7 +840,7 @@ static void check_fractal_move(Verifier *v, const IrStmt *s) {
 static void check_mmad_limit(Verifier *v, const IrStmt *s) {
   for (int i = 0; i < 3; i++) {
     const IrRegion *r = &s->args[i].region;
-    check_fractal_start(v, s, r);
+    check_fractal_start(v, s, i);
     for (int d = 0; d < r->buf->rank; d++) {
       bool k = d == r->buf->rank - 1 - i && i < 2;
       if (const_or(r->ext[d]) * (k ? dtype_values(r->buf->type) : 1) <= 4095) continue;

@@ -237,3 +237,36 @@ int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols
   default: return r * cols + c;
   }
 }
+
+/* Lines of an NZ fractal in L1 are 32 bytes, one below the other: a load may start at any of them, if what it takes of
+ * the tile is there as whole fractals. Loads that turn squares of several fractals (1 and 4 bytes) start at those. */
+static bool any_row(const IrStmt *s, int arg) {
+  const IrRegion *r = &s->args[arg].region;
+  int d = r->buf->rank - 2;
+  bool right = s->op == OP_GEMM ? arg == 1 : s->op == OP_L1_TO_L0B;
+  bool trans = ir_attr(s, s->op != OP_GEMM ? ATTR_TRANS : right ? ATTR_TRANS_B : ATTR_TRANS_A) != NULL;
+  if (trans != right && dtype_size(r->buf->type) != 2) return false;
+  if (r->ext[d]->op != EX_INT) return false;
+  if (r->ext[d]->i % 16 == 0) return true;
+  return r->off[d]->op == EX_INT && r->buf->shape[d]->op == EX_INT &&
+         r->off[d]->i + round_up(r->ext[d]->i, 16) <= round_up(r->buf->shape[d]->i, 16);
+}
+
+int ir_fractal_split(const IrStmt *s, int arg, int *unit) {
+  const IrRegion *r = &s->args[arg].region;
+  const IrBuf *b = r->buf;
+  if (b->rank < 2 || b->space == SPACE_GM || b->space == SPACE_UB) return -1;
+  bool acc = b->space == SPACE_L0C || (s->op == OP_GEMM && arg == 2), zn = b->space == SPACE_L0B;
+  int c0 = acc ? 16 : dtype_c0(b->type), units[2] = {zn ? c0 : 16, zn ? 16 : c0};
+  bool load = b->space == SPACE_L1 && (s->op == OP_L1_TO_L0A || s->op == OP_L1_TO_L0B);
+  bool loaded = load || (s->op == OP_GEMM && arg < 2);
+  if (s->op == OP_GM_TO_L1 || s->op == OP_L0C_TO_GM || (loaded && any_row(s, arg))) units[0] = 1;
+  for (int i = 0; i < 2; i++) {
+    int d = b->rank - 2 + i;
+    int64_t rest;
+    if (!ir_residue(r->off[d], units[i], &rest) || !rest) continue;
+    *unit = units[i];
+    return d;
+  }
+  return -1;
+}

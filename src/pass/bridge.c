@@ -123,11 +123,16 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
 static void bridge_operand(Ctx *c, IrStmt *g, int i) {
   IrRegion *r = &g->args[i].region;
   IrBuf *b = r->buf;
-  if (!c->l1[b->id]) c->l1[b->id] = twin(c, b, "l1", SPACE_L1, NULL, g->loc);
   IrRegion to = *r;
-  to.buf = c->l1[b->id];
+  int unit;
+  if (ir_fractal_split(g, i, &unit) >= 0) { /* a part that the cube cannot address in a tile like x */
+    to = ir_whole(c->k, twin(c, b, "l1", SPACE_L1, r, g->loc));
+  } else {
+    if (!c->l1[b->id]) c->l1[b->id] = twin(c, b, "l1", SPACE_L1, NULL, g->loc);
+    to.buf = c->l1[b->id];
+  }
   ir_insert_before(g, op_stmt(c, OP_COPY, g->loc, *r, to, NULL));
-  r->buf = to.buf;
+  *r = to;
 }
 
 static bool bridge_stmt(IrStmt *s, void *user) {

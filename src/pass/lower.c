@@ -569,6 +569,24 @@ static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
   return false;
 }
 
+static bool gemm_starts(Ctx *c, const IrStmt *s) {
+  for (int i = 0; i < 3; i++) {
+    const IrRegion *r = &s->args[i].region;
+    int unit, dim = ir_fractal_split(s, i, &unit);
+    if (dim < 0) continue;
+    const char *what = dim == r->buf->rank - 1 ? "column" : "row";
+    Diag *g = diag_add(c->p->diags, DIAG_GEMM_START, s->loc,
+                       "the product takes %s, which starts inside a fractal of %s: %s %s is no multiple of %d",
+                       ir_region_str(c->p->arena, r), space_info[r->buf->space].name, what,
+                       ir_expr_str(c->p->arena, r->off[dim]), unit);
+    diag_other(c->p->diags, g, r->buf->loc, "%%%s is declared here", r->buf->name);
+    diag_fix(c->p->diags, g, "%s, or start on a multiple of %d",
+             i < 2 ? "copy the part from global memory to a tile of its own" : "take an accumulator of its own", unit);
+    return false;
+  }
+  return true;
+}
+
 /* The largest k step of whole fractals whose operand tile fits half of L0, a divisor of k if there is a good one. */
 static void choose_tiling(Ctx *c, Tiling *t, DType type) {
   int64_t half = c->p->arch->space[SPACE_L0A].bytes / 2, c0 = dtype_c0(type), size = dtype_size(type);
@@ -659,7 +677,7 @@ static void emit_k(Out *o, const IrStmt *s, const Tiling *t, L0 *l, IrExpr *m0, 
 
 static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
   Tiling t;
-  if (!gemm_sizes(c, s, &t) || !gemm_dtypes(c, s)) {
+  if (!gemm_sizes(c, s, &t) || !gemm_dtypes(c, s) || !gemm_starts(c, s)) {
     c->ok = false;
     return;
   }
@@ -718,27 +736,44 @@ static bool multiplied_since(Ctx *c, const IrStmt *fill, const IrStmt *reader, c
 
 typedef struct { Ctx *c; const IrStmt *fill; } Cleared;
 
+/* part of acc := zeros * zeros */
+static void multiply_zeros(Out *o, const IrRegion *part) {
+  Ctx *c = o->c;
+  const IrBuf *acc = part->buf;
+  Loc loc = o->loc;
+  DType t = acc->type == DT_I32 ? DT_I8 : DT_F16;
+  IrExpr *k = num(c, dtype_c0(t)), *a[2] = {part->ext[acc->rank - 2], k}, *b[2] = {k, part->ext[acc->rank - 1]};
+  IrRegion zero[2] = {
+      ir_whole(c->k, emit_alloc(c, arena_printf(c->p->arena, "%s.a0", acc->name), t, SPACE_L1, LAYOUT_NZ, 2, a, loc)),
+      ir_whole(c->k, emit_alloc(c, arena_printf(c->p->arena, "%s.b0", acc->name), t, SPACE_L1, LAYOUT_NZ, 2, b, loc))};
+  for (int i = 0; i < 2; i++) {
+    zero[i].buf->why = "zeros: the accumulator may be read before a product came";
+    emit2(o, OP_FILL, ir_arg_scalar(ir_int(c->k, DT_I32, 0)), zero[i]);
+  }
+  Out into = *o;
+  IrRegion plane = *part;
+  for (int d = 0; d < acc->rank - 2; d++) {
+    if (ir_is_int(part->ext[d], 1) || !ir_is_const(part->ext[d])) continue;
+    IrStmt *loop = emit_for(&into, "plane", part->ext[d]->i, &into);
+    plane.off[d] = op2(c, EX_ADD, part->off[d], ir_var(c->k, loop->loop.var));
+    plane.ext[d] = num(c, 1);
+  }
+  IrArg args[3] = {ir_arg_region(zero[0]), ir_arg_region(zero[1]), ir_arg_region(plane)};
+  IrStmt *g = ir_new_op(c->k, OP_GEMM, loc, 3, args);
+  ir_set_attr(c->k, g, ATTR_INIT, ir_int(c->k, DT_BOOL, 1));
+  ir_append(into.into, g);
+}
+
 /* if (cleared, and no product since) acc := zeros * zeros */
-static void multiply_zeros(Ctx *c, IrStmt *reader, IrBuf *acc) {
+static void multiply_zeros_if_unwritten(Ctx *c, IrStmt *reader, IrBuf *acc) {
   Loc loc = reader->loc;
   IrVar *flag = new_zero_flag(c, acc, reader);
   IrStmt *when = ir_new_stmt(c->k, ST_IF, loc);
   when->test.cond = ir_var(c->k, flag);
   ir_insert_before(reader, when);
   Out o = {c, &when->body, loc};
-  DType t = acc->type == DT_I32 ? DT_I8 : DT_F16;
-  IrExpr *k = num(c, dtype_c0(t)), *a[2] = {acc->shape[0], k}, *b[2] = {k, acc->shape[1]};
-  IrRegion zero[2] = {
-      ir_whole(c->k, emit_alloc(c, arena_printf(c->p->arena, "%s.a0", acc->name), t, SPACE_L1, LAYOUT_NZ, 2, a, loc)),
-      ir_whole(c->k, emit_alloc(c, arena_printf(c->p->arena, "%s.b0", acc->name), t, SPACE_L1, LAYOUT_NZ, 2, b, loc))};
-  for (int i = 0; i < 2; i++) {
-    zero[i].buf->why = "zeros: the accumulator may be read before a product came";
-    emit2(&o, OP_FILL, ir_arg_scalar(ir_int(c->k, DT_I32, 0)), zero[i]);
-  }
-  IrArg args[3] = {ir_arg_region(zero[0]), ir_arg_region(zero[1]), ir_arg_region(ir_whole(c->k, acc))};
-  IrStmt *g = ir_new_op(c->k, OP_GEMM, loc, 3, args);
-  ir_set_attr(c->k, g, ATTR_INIT, ir_int(c->k, DT_BOOL, 1));
-  ir_append(o.into, g);
+  IrRegion whole = ir_whole(c->k, acc);
+  multiply_zeros(&o, &whole);
   IrStmt *taken = ir_new_stmt(c->k, ST_ASSIGN, loc);
   taken->set.var = flag;
   taken->set.value = ir_int(c->k, DT_BOOL, 0);
@@ -753,7 +788,7 @@ static bool guard_reader(IrStmt *s, void *user) {
   const IrStmt *before = s->prev;
   bool guarded = before && before->op == ST_IF && before->test.cond->op == EX_VAR &&
                  before->test.cond->var == zero_flag(x->c, acc);
-  if (!guarded && !multiplied_since(x->c, x->fill, s, acc)) multiply_zeros(x->c, s, acc);
+  if (!guarded && !multiplied_since(x->c, x->fill, s, acc)) multiply_zeros_if_unwritten(x->c, s, acc);
   return true;
 }
 
@@ -763,6 +798,37 @@ static bool guard_readers(IrStmt *s, void *user) {
   if (s->op != OP_FILL || s->args[1].region.buf->space != SPACE_L0C || s->args[1].region.buf->rank != 2) return true;
   Cleared x = {c, s};
   ir_walk(&c->k->body, guard_reader, &x);
+  return true;
+}
+
+/* A fill and a product of one accumulator that do not take the same part of it. */
+static bool other_part(IrStmt *s, void *user) {
+  const IrStmt *fill = user;
+  const IrRegion *part = &fill->args[1].region;
+  return !is_product(s, part->buf) || ir_attr(s, ATTR_INIT) || ir_region_equal(part, &s->args[2].region);
+}
+
+typedef struct { Ctx *c; const IrBuf *acc; bool apart; } Parts;
+
+static bool find_apart(IrStmt *s, void *user) {
+  Parts *p = user;
+  if (s->op == OP_FILL && s->args[1].region.buf == p->acc) p->apart |= !ir_walk(&p->c->k->body, other_part, s);
+  return !p->apart;
+}
+
+/* What is cleared as one thing and multiplied into by parts, or the other way round, has no single first product. */
+static bool clear_parts(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op != OP_FILL || s->args[1].region.buf->space != SPACE_L0C || !ir_is_zero(s->args[0].scalar)) return true;
+  Parts p = {c, s->args[1].region.buf, false};
+  ir_walk(&c->k->body, find_apart, &p);
+  if (!p.apart) return true;
+  IrBlock made = {0};
+  Out o = {c, &made, s->loc};
+  multiply_zeros(&o, &s->args[1].region);
+  pass_remark(c->p, "lower", s->loc, "%%%s is multiplied into by parts: it is cleared by a product of zeros",
+              p.acc->name);
+  ir_replace_with_block(s, &made);
   return true;
 }
 
@@ -790,6 +856,7 @@ static bool lower_stmt(IrStmt *s, void *user) {
 
 bool pass_lower(PassCtx *p) {
   Ctx c = {p, p->k, true};
+  ir_walk(&p->k->body, clear_parts, &c);
   ir_walk(&p->k->body, guard_readers, &c);
   ir_walk(&p->k->body, lower_stmt, &c);
   return c.ok;

@@ -128,10 +128,35 @@ static bool gm_accumulator(Par *v, const Product *p, DType t, IrRegion *acc) {
   return true;
 }
 
-static void emit_gemm(Par *v, Product *p, IrRegion c, IrExpr *init) {
-  IrStmt *s = par_emit(v, OP_GEMM, 3, ir_arg_region(p->a.r), ir_arg_region(p->b.r), ir_arg_region(c));
+static IrStmt *gemm_of(Par *v, const Product *p, IrRegion c) {
+  IrArg args[3] = {ir_arg_region(p->a.r), ir_arg_region(p->b.r), ir_arg_region(c)};
+  IrStmt *s = ir_new_op(v->k, OP_GEMM, v->loc, 3, args);
   if (p->a.row == p->k) ir_set_attr(v->k, s, ATTR_TRANS_A, ir_int(v->k, DT_BOOL, 1));
   if (p->b.col == p->k) ir_set_attr(v->k, s, ATTR_TRANS_B, ir_int(v->k, DT_BOOL, 1));
+  return s;
+}
+
+/* Does every part of a tile start where the cube can address it? */
+static bool addressable(Par *v, const Product *p) {
+  const IrStmt *s = gemm_of(v, p, p->c.r);
+  for (int i = 0; i < 3; i++) {
+    const IrRegion *r = &s->args[i].region;
+    int unit, dim = ir_fractal_split(s, i, &unit);
+    if (dim < 0) continue;
+    const char *what = dim == r->buf->rank - 1 ? "column" : "row";
+    Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_NOT_CUBE, v->loc,
+                       "this is a matrix product, but it takes %s, and %s %s is no multiple of %d; the vector unit "
+                       "computes it",
+                       ir_region_str(v->p->arena, r), what, ir_expr_str(v->p->arena, r->off[dim]), unit);
+    diag_fix(v->p->diags, g, "copy the part to a tile of its own, or start on a multiple of %d", unit);
+    return false;
+  }
+  return true;
+}
+
+static void emit_gemm(Par *v, Product *p, IrRegion c, IrExpr *init) {
+  IrStmt *s = gemm_of(v, p, c);
+  ir_append(v->cur, s);
   if (init) ir_set_attr(v->k, s, ATTR_INIT, init);
   else par_gemm_init(v->p, s, v);
 }
@@ -211,6 +236,7 @@ bool par_gemm_statement(Par *v, const Work *w) {
     warn_not_cube(v, w, &p);
     return false;
   }
+  if (!addressable(v, &p)) return false;
   if (!sized(v, &p.a) || !sized(v, &p.b) || (cs == SPACE_GM && !sized(v, &p.c))) return false;
   IrRegion tile;
   if (cs == SPACE_GM) {

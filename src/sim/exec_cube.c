@@ -29,9 +29,11 @@ static bool legal_load(Core *c, Entry *e, Space space, Layout layout) {
     return op_refuse(c, e->inst,
                      trans ? "the box of L1 is not the transposed shape of L0"
                            : "the box of L1 does not have the shape of L0");
-  if (v->r0 % s->frow || v->c0 % s->fcol || w->r0 % d->frow || w->c0 % d->fcol) {
+  bool turned = (d->layout == LAYOUT_ZZ) == trans;
+  bool any_row = (!turned || s->size == 2) && v->r0 + round_up(v->rows, 16) <= s->prow; /* a line is 32 bytes */
+  if ((v->r0 % s->frow && !any_row) || v->c0 % s->fcol || w->r0 % d->frow || w->c0 % d->fcol) {
     if (!c->m->sim->checks) return op_refuse(c, e->inst, "a box must start at a whole fractal");
-    op_misaligned(c, e->inst, 0, "the first row", v->r0, s->frow);
+    if (!any_row) op_misaligned(c, e->inst, 0, "the first row", v->r0, s->frow);
     op_misaligned(c, e->inst, 0, "the first column", v->c0, s->fcol);
     op_misaligned(c, e->inst, 1, "the first row", w->r0, d->frow);
     op_misaligned(c, e->inst, 1, "the first column", w->c0, d->fcol);
@@ -103,12 +105,12 @@ static void exec_load(Core *c, const Entry *e) {
     turn(to, d, w, from, s, v, trans);
     return;
   }
-  int64_t fr = ceil_div(w->rows, d->frow), fc = ceil_div(w->cols, d->fcol), sr = v->r0 / 16, sc = v->c0 / s->fcol;
+  int64_t fr = ceil_div(w->rows, d->frow), fc = ceil_div(w->cols, d->fcol), sc = v->c0 / s->fcol;
   for (int64_t i = 0; i < fr; i++)
     for (int64_t j = 0; j < fc; j++) {
-      int64_t r = sr + (trans ? j : i), k = sc + (trans ? i : j);
+      int64_t r = v->r0 + 16 * (trans ? j : i), k = sc + (trans ? i : j);
       uint8_t *fd = to + l0_offset(d, w->r0 / d->frow + i, w->c0 / d->fcol + j);
-      const uint8_t *fs = from + (k * (s->prow / 16) + r) * FRACTAL;
+      const uint8_t *fs = from + (k * s->prow + r) * 32;
       if (as_is) memcpy(fd, fs, FRACTAL);
       else c->m->sim->host->transpose16((uint16_t *)(void *)fd, (const uint16_t *)(const void *)fs);
     }

@@ -504,6 +504,11 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
               "the transposing load of 8-bit elements works on squares of 32 x 32, and the tile is not made of them");
     return;
   }
+  int64_t in_fractal;
+  if (!ir_residue(a.r, 16, &in_fractal) || in_fractal) { /* the index of TEXTRACT counts fractals */
+    a.plane = cw_op(w, EX_ADD, a.plane, cw_mul(w, a.r, dtype_c0(src->buf->type)));
+    a.r = cw_num(w, 0);
+  }
   bool scope = a.plane->op != EX_INT || b.plane->op != EX_INT || runs_late(&b);
   if (scope) cw_scope(w);
   b.rows = cw_bind(w, b.rows, "rows");

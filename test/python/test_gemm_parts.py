@@ -1,0 +1,171 @@
+"""Products of parts of tiles: where the cube can address them, what it cannot, and accumulators filled by parts."""
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+P = 64
+
+
+def product(kind, row, col, rows, at=0, dtype="float16"):
+    @T.prim_func
+    def main(A: T.Tensor((P, P), dtype), B: T.Tensor((P, P), dtype), C: T.Tensor((P, P), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, P), dtype)
+            b = T.alloc_shared((P, P), dtype)
+            c = T.alloc_fragment((P, P), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            if kind == "computed":
+                for i, j in T.Parallel(P, P):
+                    a[i, j] = a[i, j] * 2.0
+            T.clear(c)
+            if kind in ("left", "computed"):
+                T.gemm(a[row : row + rows, col : col + 32], b[0:32, 0:P], c[at : at + rows, :])
+            if kind == "right":
+                T.gemm(a[0:32, 0:rows], b[row : row + rows, col : col + 32], c[at : at + 32, 0:32])
+            if kind == "left turned":
+                T.gemm(a[row : row + rows, col : col + 32], b[0:rows, 0:P], c[at : at + 32, :], transpose_A=True)
+            if kind == "right turned":
+                T.gemm(a[0:32, 0:32], b[row : row + rows, col : col + 32], c[at : at + 32, 0:rows], transpose_B=True)
+            T.copy(c, C)
+
+    return main
+
+
+def expected(kind, row, col, rows, at, a, b):
+    a, b, c = a.astype("f4"), b.astype("f4"), np.zeros((P, P), "f4")
+    part_a, part_b = a[row : row + rows, col : col + 32], b[row : row + rows, col : col + 32]
+    if kind in ("left", "computed"):
+        c[at : at + rows] = (2 if kind == "computed" else 1) * part_a @ b[:32]
+    elif kind == "right":
+        c[at : at + 32, :32] = a[:32, :rows] @ part_b
+    elif kind == "left turned":
+        c[at : at + 32] = part_a.T @ b[:rows]
+    else:
+        c[at : at + 32, :rows] = a[:32, :32] @ part_b.T
+    return c
+
+
+KINDS = ["left", "right", "left turned", "right turned", "computed"]
+AS_THEY_ARE = ("left", "right turned", "computed")  # float32 fractals that need no turning
+
+
+@pytest.mark.parametrize("chip", ["910B3", "950"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row, col, rows, at", [(8, 0, 16, 0), (13, 16, 32, 16), (5, 0, 20, 0), (0, 16, 16, 32)])
+def test_a_part_from_any_row(kind, row, col, rows, at, dtype, chip):
+    if row and dtype == "float32" and kind not in AS_THEY_ARE:
+        with pytest.raises(tilelang.CompileError, match="TL0504"):
+            tilelang.compile(product(kind, row, col, rows, at, dtype), chip=chip)
+        return
+    kernel = tilelang.compile(product(kind, row, col, rows, at, dtype), chip=chip)
+    rng = np.random.default_rng(row)
+    a, b = (rng.standard_normal((P, P)).astype(dtype) for _ in "ab")
+    c = np.zeros((P, P), "f4")
+    kernel(a, b, c)
+    np.testing.assert_allclose(c, expected(kind, row, col, rows, at, a, b), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind, row, col, rows, at, word",
+    [
+        ("left", 0, 5, 16, 0, "column 5 is no multiple of 16"),
+        ("right", 0, 24, 16, 0, "column 24 is no multiple of 16"),
+        ("left", 44, 0, 20, 0, "row 44 is no multiple of 16"),
+        ("left", 0, 0, 16, 8, "row 8 is no multiple of 16"),
+    ],
+)
+def test_a_part_out_of_reach_is_told_once(kind, row, col, rows, at, word):
+    with pytest.raises(tilelang.CompileError, match=word) as e:
+        tilelang.compile(product(kind, row, col, rows, at))
+    assert str(e.value).count("error TL") == 1
+
+
+def test_a_computed_part_gets_a_tile_of_its_own():
+    kernel = tilelang.compile(product("computed", 3, 5, 16))
+    a = np.arange(P * P).reshape(P, P).astype("f2") / 4096
+    b, c = np.eye(P, dtype="f2"), np.zeros((P, P), "f4")
+    kernel(a, b, c)
+    np.testing.assert_array_equal(c, expected("computed", 3, 5, 16, 0, a, b))
+
+
+@pytest.mark.parametrize("order", ["halves", "part twice", "planes", "part cleared", "loop"])
+def test_accumulators_cleared_whole_and_multiplied_by_parts(order):
+    @T.prim_func
+    def main(A: T.Tensor((P, P), "float16"), B: T.Tensor((P, P), "float16"), C: T.Tensor((2, P, P), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, P), "float16")
+            b = T.alloc_shared((P, P), "float16")
+            c = T.alloc_fragment((2, P, P), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            if order == "part cleared":
+                T.gemm(a, b, c[0, :, :], clear_accum=True)
+                T.gemm(a, b, c[1, :, :], clear_accum=True)
+                T.clear(c[0, 0:32, :])
+                T.gemm(a, b, c[0, :, :])
+            else:
+                T.clear(c)
+            if order == "halves":
+                T.gemm(a[0:32, :], b, c[0, 0:32, :])
+                T.gemm(a[32:64, :], b, c[0, 32:64, :])
+            if order == "part twice":
+                T.gemm(a[0:32, :], b, c[1, 0:32, :])
+                T.gemm(a[0:32, :], b, c[1, 0:32, :])
+            if order == "planes":
+                T.gemm(a, b, c[1, :, :])
+                T.gemm(a, b, c[0, :, :])
+            if order == "loop":
+                for s in T.serial(4):
+                    T.gemm(a[s * 16 : s * 16 + 16, :], b, c[s % 2, s * 16 : s * 16 + 16, :])
+            T.copy(c, C)
+
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal((P, P)).astype("f2") for _ in "ab")
+    c, p, want = np.full((2, P, P), 7, "f4"), a.astype("f4") @ b.astype("f4"), np.zeros((2, P, P), "f4")
+    if order == "halves":
+        want[0] = p
+    elif order == "part twice":
+        want[1, :32] = 2 * p[:32]
+    elif order == "planes":
+        want[:] = p
+    elif order == "loop":
+        for s in range(4):
+            want[s % 2, s * 16 : s * 16 + 16] = p[s * 16 : s * 16 + 16]
+    else:
+        want[:] = p
+        want[0, 32:] *= 2
+    tilelang.compile(main)(a, b, c)
+    np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("row, col, cube", [(16, 0, True), (15, 0, True), (8, 16, True), (16, 5, False)])
+def test_a_product_written_as_loops(row, col, cube):
+    @T.prim_func
+    def main(A: T.Tensor((P, 32), "float16"), B: T.Tensor((P, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, 32), "float16")
+            b = T.alloc_shared((P, 16), "float16")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(c)
+            for i, j, k in T.Parallel(16, 16, 16):
+                c[i, j] += a[i + row, k + col] * b[k + row, j]
+            T.copy(c, C)
+
+    kernel = tilelang.compile(main)
+    rng = np.random.default_rng(row)
+    a, b = rng.standard_normal((P, 32)).astype("f2"), rng.standard_normal((P, 16)).astype("f2")
+    c = np.zeros((16, 16), "f4")
+    kernel(a, b, c)
+    left, right = a[row : row + 16, col : col + 16, None], b[None, row : row + 16]
+    if cube:  # products are exact there; the vector unit rounds each to float16, as it stands in the text
+        left, right = left.astype("f4"), right.astype("f4")
+    want = (left * right).sum(1, dtype="f4")
+    np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5)
+    assert ("mmad" in str(kernel.ir("sync"))) == cube
