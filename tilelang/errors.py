@@ -232,6 +232,24 @@ def user_frame(depth=1):
     return frame
 
 
+def user_frames(depth):
+    """The frames that do not belong to this package, without the outermost `depth`, from the innermost."""
+    frames = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    return [f for f in frames[: len(frames) - depth] if not f.f_code.co_filename.startswith(_PACKAGE)]
+
+
+def frame_depth():
+    """How many frames there are."""
+    n, frame = 0, sys._getframe(1)
+    while frame is not None:
+        n, frame = n + 1, frame.f_back
+    return n
+
+
 def place_of(frame, line=None):
     """(file, line, column) of the statement a frame stands in; the column is that of the line's first character."""
     if frame is None:

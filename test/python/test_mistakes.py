@@ -1,6 +1,8 @@
 """Mistakes that people make first: each message names the mistake and what to write instead."""
 
+import itertools
 import sys
+import textwrap
 
 import numpy
 import pytest
@@ -126,3 +128,71 @@ def test_a_loop_of_python_without_end(monkeypatch):
 
     d = error_of(lambda: rows((4,), body)).errors[0]
     assert d.code == "TL1006" and "goes on" in d.text and "T.serial" in d.fix
+
+
+_ENDLESS = r"""
+while True: T.tile.add(a, a, 1.0)
+while True: n += 1
+while 1:\n    for k in [1, 2]:\n        break
+while n > 0: n += 1; T.tile.add(a, a, 1.0)
+while n > 0: n += 1
+for k in itertools.count(): T.tile.add(a, a, 1.0)
+for k in itertools.cycle([1, 2]): T.tile.add(a, a, 1.0)
+for k in itertools.repeat(3): pass
+helper(a)
+"""
+_KERNEL = """
+import itertools
+import tilelang.language as T
+
+def helper(a):
+    while True:
+        T.tile.add(a, a, 1.0)
+
+@T.prim_func
+def main(A: T.Tensor((64, 64), "float32")):
+    with T.Kernel(4) as bx:
+        a = T.alloc_ub((16, 64), "float32")
+        n = 1
+        T.copy(A[bx * 16, 0], a)
+"""
+
+
+@pytest.mark.parametrize("loop", _ENDLESS.strip().splitlines())
+def test_loops_without_end_are_told_early_at_their_line(loop, monkeypatch, tmp_path):
+    monkeypatch.setattr("tilelang.frontend.builder.MOST", 1 << 13)
+    monkeypatch.setattr("tilelang.frontend.builder.MANY", 256)
+    path = tmp_path / "loop.py"
+    path.write_text(_KERNEL + textwrap.indent(loop.replace("\\n", "\n"), " " * 8) + "\n")
+    d = error_of(lambda: exec(compile(path.read_text(), str(path), "exec"), {})).errors[0]
+    line = 6 if "helper" in loop else _KERNEL.count("\n") + 1
+    assert d.code == "TL1006" and d.line == line and "goes on" in d.text and "T.serial" in d.fix
+
+
+def test_long_loops_that_end():
+    def body(A, C, a, bx):
+        copy_rows(A, C, a, bx)
+        n = 0
+        while True:
+            n += 1
+            if n == 6000:
+                break
+        for i, j in itertools.product(range(16), range(64)):
+            a[i, j] = float(i * n)
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(4) as bx:
+            a = T.alloc_ub((16, 64), "float32")
+            n, i = 0, 0
+            while True:
+                n += 2
+                if n >= 100000:
+                    break
+            while i < 5000:
+                i += 1
+                if i % 500 == 0:
+                    T.tile.fill(a, float(n))
+            body(A, C, a, bx)
+
+    assert main.script().count("fill") == 10

@@ -9,7 +9,7 @@ import functools
 import os
 import threading
 
-from ..errors import CompileError, Diagnostic, UnknownNameError, fail, here, place
+from ..errors import CompileError, Diagnostic, UnknownNameError, fail, frame_depth, here, place, user_frames
 from ..language.dtypes import int32
 from .expr import (
     Buffer,
@@ -47,6 +47,7 @@ class Stmt:
 
 _local = threading.local()
 MOST = 1 << 17  # statements of a block; more cannot be ordered (sync_trace.c), and mostly there is no end to them
+MANY = 1 << 12  # statements after which to look whether there is an end to them: rounds of a loop that nobody counts
 
 
 def current(what):
@@ -59,6 +60,16 @@ def current(what):
             fix="it belongs into a function marked @T.prim_func (or @T.macro, called from one)",
         )
     return b
+
+
+def goes_on(text, at=None):
+    """The error of a loop without end that Python runs."""
+    fail(
+        1006,
+        text,
+        fix="loop on the chip: T.serial(n); a `while` needs a condition on values of the kernel, or a `break`",
+        at=at,
+    )
 
 
 def active():
@@ -123,6 +134,7 @@ class Builder:
 
     def __enter__(self):
         self.before = getattr(_local, "builder", None)
+        self.depth = frame_depth()
         _local.builder = self
         return self
 
@@ -178,12 +190,15 @@ class Builder:
                 f"'{head[0].split()[0]}' stands inside T.Parallel, which takes assignments to elements only",
                 fix="move it out of the T.Parallel loop, or use T.serial",
             )
-        if len(self.blocks[-1]) >= MOST:
-            fail(
-                1006,
-                f"a loop that Python runs has made {MOST} statements and goes on",
-                fix="loop on the chip: T.serial(n); a `while` needs a condition on values of the kernel, or a `break`",
-            )
+        made = len(self.blocks[-1])
+        if made >= MOST:
+            goes_on(f"a loop that Python runs has made {MOST} statements and goes on")
+        if made and made % MANY == 0:
+            from .rewrite import endless_loop
+
+            at = endless_loop(user_frames(self.depth))
+            if at is not None:
+                goes_on(f"`while True` without a `break` has made {made} statements and goes on", at)
         s = Stmt(kind, head, self.loc(at))
         self.blocks[-1].append(s)
         return s

@@ -4,8 +4,11 @@ A Python value takes Python's way through every hook. A value of the chip makes 
 collect its statements, and names that were bound inside end with it, because the chip, not Python, decides how often
 the block runs. A later use of such a name is an error that says so (expr.Poison)."""
 
+import itertools
+
 from ..errors import fail, here, warn
-from .builder import active
+from . import builder
+from .builder import active, goes_on
 from .expr import (
     Buffer,
     Element,
@@ -75,7 +78,38 @@ class For:
         self.control = b.control if b else 0
 
     def __iter__(self):
-        return self.it.run(self.names) if isinstance(self.it, RuntimeLoop) else iter(self.it)
+        if isinstance(self.it, RuntimeLoop):
+            return self.it.run(self.names)
+        return self.counted() if isinstance(self.it, _ENDLESS) else iter(self.it)
+
+    def counted(self):
+        """The values of an iterator that has no end of its own."""
+        rounds = Rounds(f"a loop over itertools.{type(self.it).__name__}", self.at)
+        for value in self.it:
+            rounds.another()
+            yield value
+
+
+_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
+
+
+class Rounds:
+    """Counts those of a loop that Python runs and of which nobody knows the end: many that make statements of the chip,
+    or very many that make none, are an error at the loop."""
+
+    def __init__(self, what, at):
+        self.what, self.at, self.n = what, at, 0
+        b = active()
+        self.block = b.blocks[-1] if b is not None and not b.live else []
+        self.first = len(self.block)
+
+    def another(self):
+        self.n += 1
+        if self.n > builder.MANY:
+            made = len(self.block) - self.first
+            if made >= self.n // 4 or self.n > builder.MANY << 8:
+                goes_on(f"{self.what} has gone round {self.n - 1} times, made {made} statements, and goes on", self.at)
+        return True
 
 
 class While:
@@ -84,6 +118,7 @@ class While:
         b = active()
         self.control = b.control if b else 0
         self.ir, self.count = False, 0
+        self.rounds = Rounds("a `while` that Python runs", at)
 
     def next(self):
         b = active()
@@ -101,7 +136,7 @@ class While:
             return False
         value = self.test()
         if not isinstance(value, Expr):
-            return bool(value)
+            return bool(value) and self.rounds.another()
         if b.running:
             self.count += 1
             return b.again(self, value, self.count - 1)
@@ -356,7 +391,9 @@ class Frame:
             fail(1004, f"a loop over {show(it)}", fix=f"for i in T.serial({show(it)}):")
         return For(it, names, here())
 
-    def while_(self, test):
+    def while_(self, test, endless):
+        if endless:
+            goes_on("`while True` without a `break`: Python runs it while the kernel is traced, and goes on for ever")
         return While(test, here())
 
     def if_(self, test):

@@ -118,6 +118,38 @@ def _stored(nodes):
     return [n for n in out if not n.startswith("__tl")]
 
 
+def endless(loop):
+    """Is a `while` true for ever, and has no `break`, `return` or `raise`?"""
+    if not isinstance(loop.test, ast.Constant) or not loop.test.value:
+        return False
+    todo = [(n, True) for n in loop.body]
+    while todo:
+        node, own = todo.pop()  # own: a `break` here leaves the loop
+        if isinstance(node, (ast.Return, ast.Raise)) or (own and isinstance(node, ast.Break)):
+            return False
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            own = own and not isinstance(node, (ast.For, ast.While))
+            todo += [(n, own) for n in ast.iter_child_nodes(node)]
+    return True
+
+
+def endless_loop(frames):
+    """The place of a `while` without end that one of the frames stands in, of functions that are not rewritten, too;
+    None: there is none."""
+    trees = {}
+    for frame in frames:
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if file not in trees:
+            try:
+                trees[file] = list(ast.walk(ast.parse("".join(linecache.getlines(file)))))
+            except SyntaxError:
+                trees[file] = []
+        for node in trees[file]:
+            if isinstance(node, ast.While) and node.lineno <= line <= node.end_lineno and endless(node):
+                return file, node.lineno, node.col_offset + 1
+    return None
+
+
 class _FirstUse(ast.NodeVisitor):
     """Names whose first appearance in evaluation order is a read."""
 
@@ -369,7 +401,7 @@ class Rewriter(ast.NodeTransformer):
         body = self.block(node.body)
         self.loops.pop()
         out = [
-            ast.Assign([ast.Name(h, ast.Store())], _call("while_", _lambda(test))),
+            ast.Assign([ast.Name(h, ast.Store())], _call("while_", _lambda(test), _const(endless(node)))),
             ast.Assign([ast.Name(saved, ast.Store())], _call("save", _locals(), _const(names))),
             ast.While(ast.Call(ast.Attribute(_name(h), "next", ast.Load()), [], []), body, self.block(node.orelse)),
             self.leave(h, saved, names, carried),
