@@ -16,7 +16,6 @@
 
 /* One line: stamp in the upper 27 bits (0: never), a bit for `written`, a bit for each of the four sectors. */
 enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
-enum { MOST_TOGETHER = 512 }; /* flows at one place that are told of each other */
 
 static int64_t rate_of(const Clock *k, double gbps) {
   return (int64_t)(gbps * 1e3 / k->arch.mhz / TICKS * (double)(1 << RATE_BITS));
@@ -27,12 +26,16 @@ void memory_init(Clock *k) {
   const SimTimeOptions *o = k->opt;
   m->n_flows = k->m->n_cores * CORE_PIPES;
   m->flow = arena_array(k->arena, Flow, m->n_flows);
-  for (int c = 0; c < VIA_COUNT; c++) {
-    m->channel[c].flow = arena_array(k->arena, int32_t, m->n_flows);
-    m->channel[c].next = NEVER;
+  share_init(k->arena, &m->channel[VIA_HBM], m->n_flows, rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1)));
+  share_init(k->arena, &m->channel[VIA_L2], m->n_flows, rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1)));
+  m->followers = arena_array(k->arena, int32_t, m->n_flows);
+  int32_t buckets = 64;
+  while (buckets < m->n_flows) buckets *= 2;
+  for (int what = 0; what < SAME_COUNT; what++) {
+    m->same[what] = arena_array(k->arena, int32_t, buckets);
+    memset(m->same[what], -1, sizeof **m->same * (size_t)buckets);
   }
-  m->channel[VIA_HBM].total = rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1));
-  m->channel[VIA_L2].total = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
+  m->same_mask = buckets - 1;
   m->hbm_latency = ticks_of(k->t.hbm_latency);
   m->l2_latency = ticks_of(k->t.l2_latency);
   m->unaligned = (int64_t)k->t.fetch_unaligned;
@@ -129,116 +132,114 @@ static void touch_run(Memory *m, uint32_t *line, uint64_t at, uint64_t len, bool
   out->lines += (int64_t)(last - first) + 1;
 }
 
-/* ---- sharing -------------------------------------------------------------------------------------------- */
+/* ---- flows with something in common --------------------------------------------------------------------- */
 
-/* Work done until now, and new shares. */
-static void share(Memory *m, int via, Tick now) {
-  Channel *c = &m->channel[via];
-  int64_t left = c->total, level = 0;
-  int32_t open = c->n;
-  for (int32_t i = 0; i < c->n; i++) {
-    Flow *f = &m->flow[c->flow[i]];
-    f->work -= f->rate * (now - f->since);
-    if (f->work < 0) f->work = 0;
-    f->since = now;
-    f->rate = 0;
-  }
-  for (bool again = true; again && open;) { /* those whose path takes less than their share leave the rest to others */
-    again = false;
-    level = left / open;
-    for (int32_t i = 0; i < c->n; i++) {
-      Flow *f = &m->flow[c->flow[i]];
-      if (f->rate || f->cap > level) continue;
-      f->rate = f->cap;
-      left -= f->cap;
-      open--;
-      again = true;
-    }
-  }
-  c->next = NEVER;
-  for (int32_t i = 0; i < c->n; i++) {
-    Flow *f = &m->flow[c->flow[i]];
-    if (!f->rate) f->rate = level > 0 ? level : 1;
-    Tick end = now + (f->work + f->rate - 1) / f->rate;
-    if (end < c->next) {
-      c->next = end;
-      c->first = i;
-    }
-  }
+static int32_t *same_list(Memory *m, Same what, int64_t key) {
+  uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
+  return &m->same[what][hash >> 32 & (uint64_t)m->same_mask];
 }
 
-static void join(Memory *m, int32_t number, Tick now) {
+static void same_add(Memory *m, int32_t number, Same what, int64_t key) {
   Flow *f = &m->flow[number];
-  Channel *c = &m->channel[f->via];
-  f->since = now;
-  f->rate = 0;
-  c->flow[c->n++] = number;
-  c->stale = true;
+  f->same[what].key = key;
+  if (key < 0) return;
+  int32_t *first = same_list(m, what, key);
+  f->same[what].before = -1;
+  f->same[what].after = *first;
+  if (*first >= 0) m->flow[*first].same[what].before = number;
+  *first = number;
+}
+
+static void same_remove(Memory *m, int32_t number, Same what) {
+  const Flow *f = &m->flow[number];
+  if (f->same[what].key < 0) return;
+  int32_t before = f->same[what].before, after = f->same[what].after;
+  if (before >= 0) m->flow[before].same[what].after = after;
+  else *same_list(m, what, f->same[what].key) = after;
+  if (after >= 0) m->flow[after].same[what].before = before;
+}
+
+/* The flows under way with that key, the last one that began first; -1: no more. */
+static int32_t same_next(const Memory *m, Same what, int64_t key, int32_t number) {
+  while (number >= 0 && m->flow[number].same[what].key != key) number = m->flow[number].same[what].after;
+  return number;
+}
+#define FOR_SAME(m, i, what, k)                                      \
+  for (int32_t i = same_next(m, what, k, *same_list(m, what, k)); i >= 0; \
+       i = same_next(m, what, k, (m)->flow[i].same[what].after))
+
+/* ---- sharing -------------------------------------------------------------------------------------------- */
+
+static void join(Memory *m, int32_t number, Tick now) {
+  share_join(&m->channel[m->flow[number].via], &m->flow[number], number, now);
 }
 
 /* New shares on the ways that something has changed on. */
 static void settle(Memory *m, Tick now) {
-  for (int via = 0; via < VIA_COUNT; via++) {
-    if (m->channel[via].stale) share(m, via, now);
-    m->channel[via].stale = false;
-  }
+  for (int via = 0; via < VIA_COUNT; via++) share_settle(&m->channel[via], m->flow, now);
 }
 
 /* The most that a flow can get now. */
-static void set_cap(Memory *m, Flow *f) {
+static void set_cap(Memory *m, Flow *f, Tick now) {
   int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
-  if (f->part >= 0) most = min_i64(most, max_i64(m->part_pieces / f->crowd * f->bytes / f->lines, 1));
-  m->channel[f->via].stale |= most != f->cap;
-  f->cap = most;
+  if (f->same[SAME_PART].key >= 0) most = min_i64(most, max_i64(m->part_pieces / f->crowd * f->bytes / f->lines, 1));
+  share_cap(&m->channel[f->via], f, most, now);
 }
 
-/* All flows that read pieces of lines from the same part of L2 as f share what it gives. */
-static void crowd(Memory *m, const Flow *f) {
+/* All flows that read pieces of lines from the same part of L2 share what it gives. */
+static void crowd(Memory *m, int64_t part, Tick now) {
   int32_t n = 0;
-  if (f->part < 0 || m->free) return;
-  for (int via = 0; via < VIA_COUNT; via++)
-    for (int32_t i = 0; i < m->channel[via].n; i++) n += m->flow[m->channel[via].flow[i]].part == f->part;
-  for (int via = 0; via < VIA_COUNT; via++)
-    for (int32_t i = 0; i < m->channel[via].n; i++) {
-      Flow *o = &m->flow[m->channel[via].flow[i]];
-      if (o->part != f->part) continue;
-      o->crowd = n;
-      set_cap(m, o);
-    }
+  if (part < 0) return;
+  FOR_SAME(m, i, SAME_PART, part) n += m->flow[i].seat != SEAT_NONE;
+  FOR_SAME(m, i, SAME_PART, part) {
+    Flow *o = &m->flow[i];
+    if (o->seat == SEAT_NONE) continue;
+    o->crowd = n;
+    set_cap(m, o, now);
+  }
 }
 
 /* All flows that read the same place as f now ask HBM for it together, and none is done before the first of them,
  * which brings it. */
-static void meet(Memory *m, int32_t number) {
+static void meet(Memory *m, int32_t number, Tick now) {
   Flow *f = &m->flow[number];
-  int32_t same[MOST_TOGETHER], n = 0;
-  if (f->write || m->free) return;
-  for (int via = 0; via < VIA_COUNT; via++)
-    for (int32_t i = 0; i < m->channel[via].n && n < MOST_TOGETHER; i++) {
-      int32_t other = m->channel[via].flow[i];
-      Flow *o = &m->flow[other];
-      if (o->write || o->buf != f->buf || o->at != f->at) continue;
-      same[n++] = other;
-      if (other != number && via == VIA_HBM && f->behind < 0) f->behind = other, o->followers++;
-    }
-  for (int32_t i = 0; i < n && n > 1; i++) {
-    m->flow[same[i]].together = n;
-    set_cap(m, &m->flow[same[i]]);
+  int64_t place = f->same[SAME_PLACE].key;
+  int32_t n = 0;
+  if (place < 0) return;
+  FOR_SAME(m, i, SAME_PLACE, place) {
+    const Flow *o = &m->flow[i];
+    if (o->seat == SEAT_NONE) continue;
+    n++;
+    if (i != number && o->via == VIA_HBM) f->behind = i;
+  }
+  if (f->behind >= 0) m->flow[f->behind].followers++;
+  if (n < 2) return;
+  FOR_SAME(m, i, SAME_PLACE, place) {
+    if (m->flow[i].seat == SEAT_NONE) continue;
+    m->flow[i].together = n;
+    set_cap(m, &m->flow[i], now);
   }
 }
 
-/* Flow f has brought its bytes from HBM: who waited for them is done. */
+/* Flow `number` has brought its bytes from HBM: who waited for them is done. They join in the order of their numbers. */
 static void release(Memory *m, int32_t number, Tick now) {
-  for (int32_t i = 0; i < m->n_flows && m->flow[number].followers; i++) {
+  int32_t *list = m->followers, n = 0;
+  FOR_SAME(m, i, SAME_PLACE, m->flow[number].same[SAME_PLACE].key) {
     Flow *o = &m->flow[i];
-    if (!o->active || o->behind != number) continue;
+    if (o->behind != number) continue;
     o->behind = -1;
-    m->flow[number].followers--;
     if (!o->waits) continue;
+    int32_t at = n++;
+    for (; at && list[at - 1] > i; at--) list[at] = list[at - 1];
+    list[at] = i;
+  }
+  m->flow[number].followers = 0;
+  for (int32_t i = 0; i < n; i++) {
+    Flow *o = &m->flow[list[i]];
     o->waits = false;
     o->via = VIA_L2;
     o->work = 0;
-    join(m, i, now);
+    join(m, list[i], now);
   }
 }
 
@@ -258,9 +259,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
     m->miss_bytes += miss;
     m->hit_bytes += x.touched - miss;
   }
-  *f = (Flow){.active = true, .write = t->write, .buf = t->buf, .at = t->at, .lines = x.lines,
-              .part = t->write || t->run >= LINE ? -1 : (int64_t)t->buf << 40 | t->at / m->part_bytes,
-              .together = 1, .crowd = 1, .behind = -1};
+  *f = (Flow){.write = t->write, .lines = x.lines, .together = 1, .crowd = 1, .behind = -1};
   /* L2 gives a line at a time: a piece of one counts as a whole one there. */
   int64_t hbm = miss + back + (miss ? (int64_t)((double)x.pieces * m->miss_factor) * m->piece : 0);
   int64_t l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
@@ -274,9 +273,12 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   f->next_work = hbm > 0 ? l2 : 0;
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   if (m->free) f->work = f->next_work = 0;
+  int64_t place = (int64_t)t->buf << 40 | t->at, part = (int64_t)t->buf << 40 | t->at / m->part_bytes;
+  same_add(m, number, SAME_PLACE, t->write || m->free ? -1 : place);
+  same_add(m, number, SAME_PART, t->write || m->free || t->run >= LINE ? -1 : part);
   join(m, number, now);
-  meet(m, number);
-  crowd(m, f);
+  meet(m, number, now);
+  crowd(m, f->same[SAME_PART].key, now);
   settle(m, now);
 }
 
@@ -285,26 +287,23 @@ Tick memory_next(const Memory *m, int *channel) {
   return m->channel[*channel].next;
 }
 
-bool memory_step(Clock *k, int channel, int32_t *number) {
+bool memory_step(Clock *k, int channel, int32_t *out) {
   Memory *m = &k->mem;
-  Channel *c = &m->channel[channel];
-  Tick now = c->next;
-  *number = c->flow[c->first];
-  Flow *f = &m->flow[*number];
-  memmove(&c->flow[c->first], &c->flow[c->first + 1], sizeof *c->flow * (size_t)(c->n - c->first - 1));
-  c->n--;
-  c->stale = true;
-  if (channel == VIA_HBM && f->followers) release(m, *number, now);
+  Tick now = m->channel[channel].next;
+  int32_t number = *out = share_leave(&m->channel[channel], m->flow);
+  Flow *f = &m->flow[number];
+  if (channel == VIA_HBM && f->followers) release(m, number, now);
   bool more = f->next_work > 0;
   if (more) {
     f->via = VIA_L2;
     f->work = f->next_work << RATE_BITS;
     f->next_work = 0;
-    join(m, *number, now);
+    join(m, number, now);
   } else {
     f->waits = f->behind >= 0;
-    f->active = f->waits;
-    crowd(m, f);
+    if (!f->waits) same_remove(m, number, SAME_PLACE);
+    crowd(m, f->same[SAME_PART].key, now);
+    if (!f->waits) same_remove(m, number, SAME_PART);
   }
   settle(m, now);
   return !more && !f->waits;

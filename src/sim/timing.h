@@ -4,7 +4,8 @@
  *   ├ Group          the cores that run one block: one cube core, one or two vector cores, or all three
  *   │ └ TimeCore     a core with times: in-order queues, flags that carry the time of their set
  *   ├ Price          what an instruction costs, as numbers                                                    price.c
- *   └ Memory         HBM and L2: hits by address, bandwidth shared by the transfers under way                 memory.c
+ *   └ Memory         HBM and L2: hits by address, who reads the same place                                    memory.c
+ *     └ Channel      one of the two: its bandwidth, shared by the transfers under way                         share.c
  *
  * A Tick is 1/256 of a core cycle. Within a group nothing needs an event queue: the time of everything follows from the
  * program by taking maxima, so the group runs ahead until it waits for a transfer through GM. Only those transfers
@@ -28,21 +29,23 @@ typedef struct {
 
 typedef struct { Tick ticks; int64_t ops; Transfer gm; bool is_gm; } Price;
 
-/* ---- memory.c ------------------------------------------------------------------------------------------- */
+/* ---- share.c -------------------------------------------------------------------------------------------- */
 
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
+typedef enum { SEAT_NONE, SEAT_JOINING, SEAT_CAPPED, SEAT_EQUAL } Seat; /* where a flow is on its channel */
+typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same;                /* what flows may have in common */
 
 typedef struct {
-  bool active, write;
+  bool write;
   Via via;
-  int64_t work;        /* bytes left on this way, << RATE_BITS */
-  int64_t cap, rate;   /* bytes a tick, << RATE_BITS: the most its path takes now; what it gets */
+  Seat seat;
+  uint32_t order;      /* in which the flows of a channel joined it */
+  int64_t work;        /* bytes left on this way at `since`, << RATE_BITS; SEAT_EQUAL: see Turn */
+  int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
   int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
   int64_t next_work;   /* bytes to come on VIA_L2 afterwards */
   Tick since, latency;
-  int32_t buf;
-  int64_t at;          /* flows of the same place read the same at the same time */
-  int64_t part;        /* reads of pieces of lines: from which part of which tensor; else -1 */
+  struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
   int64_t lines, bytes; /* that it asks for; as `work` counts */
   int32_t together, crowd; /* flows at the same place, of the same part; this one included */
   int32_t behind;      /* the flow that brings from HBM what this one reads, or -1 */
@@ -50,13 +53,31 @@ typedef struct {
   bool waits;          /* has moved all; only the one before is not there yet */
 } Flow;
 
+typedef struct { int64_t at; uint32_t order; int32_t flow; } Turn; /* at: see Channel */
+typedef struct { Turn *turn; int32_t head, n, room; } Turns;       /* by `at`, then by `order` */
+
 typedef struct {
   int64_t total;       /* bytes a tick, << RATE_BITS */
-  int32_t *flow, n;    /* under way, by number */
-  Tick next;           /* when the first of them ends */
-  int32_t first;
-  bool stale;          /* shares are to be made anew */
+  Turns capped;        /* flows that get all that their path takes; at: when they end */
+  Turns equal;         /* the others; at: what `served` is when they end */
+  int32_t *joining, n_joining; /* flows that are not yet in a list */
+  int64_t taken;       /* by `capped` together */
+  int64_t most, least; /* no cap of `capped` is more, none of the others less */
+  int64_t rate, served; /* of each in `equal`: bytes a tick; bytes so far */
+  Tick served_at;
+  Tick next;           /* when the first flow ends */
+  uint32_t order;
+  bool stale, unsorted; /* shares are to be made anew; ends of `capped` too */
 } Channel;
+
+void share_init(Arena *a, Channel *c, int32_t n_flows, int64_t total);
+/* These two count from the next share_settle on, at the same time. */
+void share_join(Channel *c, Flow *f, int32_t number, Tick now); /* f->work and f->cap are set */
+void share_cap(Channel *c, Flow *f, int64_t cap, Tick now);     /* f is on the channel */
+void share_settle(Channel *c, Flow *flow, Tick now);            /* new shares, if anything has changed */
+int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: the flow that ends there leaves */
+
+/* ---- memory.c ------------------------------------------------------------------------------------------- */
 
 typedef struct { uint32_t stamp; int64_t bytes; } Dirty;
 
@@ -64,6 +85,8 @@ typedef struct {
   Flow *flow;
   int32_t n_flows;
   Channel channel[VIA_COUNT];
+  int32_t *same[SAME_COUNT], same_mask; /* flows under way by hash of their key: the last one that began */
+  int32_t *followers;  /* scratch */
   uint32_t **line;     /* by buffer: state of each 512-byte line */
   uint32_t capacity;   /* in units of LINES_A_STAMP lines */
   int64_t filled;      /* lines brought in so far */
