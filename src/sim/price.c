@@ -1,8 +1,9 @@
 /* price.c - what an instruction costs, as numbers: ticks on its pipe, or a transfer through GM.
  *
  * The operands are resolved and checked as in a functional run (operand.c, `legal` of the op), then the formulas of
- * src/arch/time.c give the cycles. Most instructions of a loop come with the same operands again, so the price of
- * an instruction that stays inside its core is remembered by the values of the registers it depends on. */
+ * src/arch/time.c give the cycles. Most instructions of a loop come with the same operands again, so prices are remembered
+ * by the values of the registers they depend on. Where in a tensor a transfer begins is not one of these: that is
+ * checked and added each time. */
 #include "timing.h"
 
 #include <string.h>
@@ -39,9 +40,12 @@ static void memo_init(Clock *k, const bool *varies, const Inst *i) {
   p->cost = arch_cost(&k->arch, op_info[i->op].cost);
   for (int a = 0; a < i->n_args; a++) {
     const Operand *o = &i->arg[a];
-    if (o->buf && k->sim->buf[o->buf].space == SPACE_GM) p->gm_arg = (int16_t)a;
-    for (int d = 0; o->buf && d < k->sim->buf[o->buf].rank; d++) {
-      add_key(p, varies, o->off[d]);
+    const SimBuf *b = &k->sim->buf[o->buf];
+    if (!o->buf) continue;
+    if (b->space == SPACE_GM) p->gm_arg = (int16_t)a;
+    if (b->space == SPACE_GM && b->fractal) p->n_keys = -1;
+    for (int d = 0; d < b->rank; d++) {
+      if (b->space != SPACE_GM) add_key(p, varies, o->off[d]);
       add_key(p, varies, o->ext[d]);
     }
   }
@@ -175,41 +179,64 @@ static int64_t ops_of(const Core *c, const Entry *e) {
   return e->inst->pipe == PIPE_V ? v[e->inst->n_args - 1].count : 0;
 }
 
-static bool remembered(const PriceMemo *p, const Core *c, Price *out) {
-  for (size_t s = 0; s < TL_COUNT(p->seen); s++) {
-    if (!p->seen[s].valid) return false;
-    bool same = true;
-    for (int x = 0; x < p->n_keys && same; x++) same = p->seen[s].key[x] == c->reg[p->key[x]].i;
-    if (!same) continue;
-    out->ticks = p->seen[s].ticks;
-    out->ops = p->seen[s].ops;
-    return true;
-  }
-  return false;
+static Priced *place_of(const PriceMemo *p, Priced *seen, int bits, const int64_t *key) {
+  uint64_t hash = 0;
+  for (int x = 0; x < p->n_keys; x++) hash = (hash ^ (uint64_t)key[x]) * UINT64_C(0x9e3779b97f4a7c15);
+  return bits ? &seen[hash >> (64 - bits)] : seen;
 }
 
-static void remember(PriceMemo *p, const Core *c, const Price *x) {
-  int s = p->next++ % (int)TL_COUNT(p->seen);
-  for (int x = 0; x < p->n_keys; x++) p->seen[s].key[x] = c->reg[p->key[x]].i;
-  p->seen[s].ticks = x->ticks;
-  p->seen[s].ops = x->ops;
-  p->seen[s].valid = true;
+static void remember(Clock *k, PriceMemo *p, const int64_t *key, const Price *x) {
+  if (!p->seen) p->seen = arena_array(k->arena, Priced, 1);
+  Priced *to = place_of(p, p->seen, p->bits, key);
+  if (to->valid && p->bits < PRICE_BITS) { /* taken by other keys */
+    Priced *more = arena_array(k->arena, Priced, 4 << p->bits);
+    for (int s = 0; s < 1 << p->bits; s++)
+      if (p->seen[s].valid) *place_of(p, more, p->bits + 2, p->seen[s].key) = p->seen[s];
+    p->seen = more;
+    p->bits += 2;
+    to = place_of(p, more, p->bits, key);
+  }
+  memcpy(to->key, key, sizeof to->key);
+  to->price = *x;
+  to->valid = true;
+}
+
+/* Where in its tensor a transfer begins; false: it leaves the tensor. */
+static bool gm_place(const Core *c, const Operand *o, int64_t *at) {
+  const SimBuf *b = &c->m->sim->buf[o->buf];
+  int64_t n = 0;
+  for (int d = 0; d < b->rank; d++) {
+    int64_t off = c->reg[o->off[d]].i, ext = c->reg[o->ext[d]].i;
+    if (off < 0 || off > b->shape[d] - ext) return false;
+    n += off * b->stride[d];
+  }
+  *at = n * b->size;
+  return true;
 }
 
 bool price_of(Clock *k, Core *c, const Inst *i, Price *out) {
   PriceMemo *p = &k->memo[i->id];
-  Entry e = {.inst = i};
-  out->is_gm = p->gm_arg >= 0;
-  if (!out->is_gm && p->n_keys >= 0 && remembered(p, c, out)) return out->ticks >= 0;
-  bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
-  if (out->is_gm && runs) {
-    transfer(k, c, &e, p->gm_arg, &out->gm);
-    out->ops = 0;
-    if (k->opt->copy_only && i->pipe == PIPE_FIX) out->gm.head = 0;
-    return true;
+  int64_t key[PRICE_KEYS] = {0};
+  for (int x = 0; x < p->n_keys; x++) key[x] = c->reg[p->key[x]].i;
+  if (p->seen) {
+    const Priced *seen = place_of(p, p->seen, p->bits, key);
+    if (seen->valid && !memcmp(seen->key, key, sizeof key)) {
+      *out = seen->price;
+      if (!out->is_gm) return out->ticks >= 0;
+      if (gm_place(c, &i->arg[p->gm_arg], &out->gm.at)) return true;
+    }
   }
-  out->ops = runs ? ops_of(c, &e) : 0;
-  out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
-  if (!out->is_gm && p->n_keys >= 0) remember(p, c, out);
+  Entry e = {.inst = i};
+  bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
+  *out = (Price){.is_gm = p->gm_arg >= 0};
+  if (out->is_gm && !runs) return false;
+  if (out->is_gm) {
+    transfer(k, c, &e, p->gm_arg, &out->gm);
+    if (k->opt->copy_only && i->pipe == PIPE_FIX) out->gm.head = 0;
+  } else {
+    out->ops = runs ? ops_of(c, &e) : 0;
+    out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
+  }
+  if (p->n_keys >= 0) remember(k, p, key, out);
   return runs;
 }

@@ -111,13 +111,17 @@ bool memory_step(struct Clock *k, int channel, int32_t *flow);
 
 /* ---- price.c -------------------------------------------------------------------------------------------- */
 
+enum { PRICE_KEYS = 8, PRICE_BITS = 8 };
+
+typedef struct { int64_t key[PRICE_KEYS]; Price price; bool valid; } Priced;
+
 typedef struct {
   int16_t gm_arg;    /* the operand in GM, or -1 */
   int8_t n_keys;     /* registers its price depends on; -1: too many to remember */
-  int32_t key[8];
+  uint8_t bits;      /* 2^bits places in `seen` */
+  int32_t key[PRICE_KEYS];
   const ArchCost *cost;
-  struct { int64_t key[8], ops; Tick ticks; bool valid; } seen[4];
-  uint8_t next;
+  Priced *seen;      /* by hash of the keys; the later one stays */
 } PriceMemo;
 
 void price_init(struct Clock *k);
