@@ -5,10 +5,9 @@
  * sectors go to HBM when their line has aged out; the transfer that pushed them out pays.
  *
  * A transfer moves its missing bytes through HBM first, then the rest through L2. All transfers on one of the two ways
- * share its bandwidth fairly: each gets the same, none more than its own path takes (water filling). When one begins or
- * ends the shares are made anew. Cores that read the same place at the same time ask HBM for it together, and none is
- * done before the first of them has brought it. L2 is made of parts by address; transfers whose rows are pieces of
- * lines and come from one part share the pieces that it gives a cycle, so many cores on one small tensor are slowed
+ * share its bandwidth fairly (share.c). Cores that read the same place at the same time ask HBM for it together, and
+ * none is done before the first of them has brought it. L2 is made of parts by address; transfers whose rows are pieces
+ * of lines and come from one part share the pieces that it gives a cycle, so many cores on one small tensor are slowed
  * down wherever they stand in it. Numbers are integers: bytes << 20 a tick. */
 #include "timing.h"
 
@@ -26,8 +25,10 @@ void memory_init(Clock *k) {
   const SimTimeOptions *o = k->opt;
   m->n_flows = k->m->n_cores * CORE_PIPES;
   m->flow = arena_array(k->arena, Flow, m->n_flows);
-  share_init(k->arena, &m->channel[VIA_HBM], m->n_flows, rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1)));
-  share_init(k->arena, &m->channel[VIA_L2], m->n_flows, rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1)));
+  int64_t hbm = rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1));
+  share_init(k->arena, &m->channel[VIA_HBM], m->n_flows, hbm);
+  int64_t l2 = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
+  share_init(k->arena, &m->channel[VIA_L2], m->n_flows, l2);
   m->followers = arena_array(k->arena, int32_t, m->n_flows);
   int32_t buckets = 64;
   while (buckets < m->n_flows) buckets *= 2;
@@ -221,7 +222,7 @@ static void meet(Memory *m, int32_t number, Tick now) {
   }
 }
 
-/* Flow `number` has brought its bytes from HBM: who waited for them is done. They join in the order of their numbers. */
+/* Flow `number` has brought its bytes from HBM: who waited for them is done. They join by their numbers. */
 static void release(Memory *m, int32_t number, Tick now) {
   int32_t *list = m->followers, n = 0;
   FOR_SAME(m, i, SAME_PLACE, m->flow[number].same[SAME_PLACE].key) {

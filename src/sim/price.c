@@ -1,9 +1,9 @@
 /* price.c - what an instruction costs, as numbers: ticks on its pipe, or a transfer through GM.
  *
  * The operands are resolved and checked as in a functional run (operand.c, `legal` of the op), then the formulas of
- * src/arch/time.c give the cycles. Most instructions of a loop come with the same operands again, so prices are remembered
- * by the values of the registers they depend on. Where in a tensor a transfer begins is not one of these: that is
- * checked and added each time. */
+ * src/arch/time.c give the cycles. Most instructions of a loop come with the same operands again, so prices are
+ * remembered by the values of the registers they depend on. Where in a tensor a transfer begins is not one of these:
+ * that is checked and added each time. */
 #include "timing.h"
 
 #include <string.h>

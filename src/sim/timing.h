@@ -4,8 +4,8 @@
  *   ├ Group          the cores that run one block: one cube core, one or two vector cores, or all three
  *   │ └ TimeCore     a core with times: in-order queues, flags that carry the time of their set
  *   ├ Price          what an instruction costs, as numbers                                                    price.c
- *   └ Memory         HBM and L2: hits by address, who reads the same place                                    memory.c
- *     └ Channel      one of the two: its bandwidth, shared by the transfers under way                         share.c
+ *   └ Memory         HBM and L2: hits by address, who reads the same place                                  memory.c
+ *     └ Channel      one of the two: its bandwidth, shared by the transfers under way                       share.c
  *
  * A Tick is 1/256 of a core cycle. Within a group nothing needs an event queue: the time of everything follows from the
  * program by taking maxima, so the group runs ahead until it waits for a transfer through GM. Only those transfers
