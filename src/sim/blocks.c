@@ -58,23 +58,27 @@ static void report(const Sim *s, Arena *a, const GmAccess *x, const GmAccess *y,
   const SimBuf *b = &s->buf[x->buf];
   const char *verb = reads(x) ? "reads" : x->kind == TOUCH_ATOMIC ? "adds to" : "writes";
   Fault f = {.code = DIAG_SIM_BLOCK_RACE, .block = x->block, .key = key, .loc = sx->loc, .other = sy->loc};
+  at -= b->addr;
+  const char *as = x->buf == y->buf ? "" : arena_printf(a, " as %%%s, which shares memory with it in this call",
+                                                        s->buf[y->buf].ir->name);
   f.text = arena_printf(
-      a, "`%s` in block %s %s bytes %lld to %lld of %%%s, which `%s` in block %s writes; nothing orders two blocks",
+      a, "`%s` in block %s %s bytes %lld to %lld of %%%s, which `%s` in block %s writes%s; nothing orders two blocks",
       stmt_text(s, a, x->who), block_name(s, a, x->block), verb, (long long)at, (long long)(at + len - 1), b->ir->name,
-      stmt_text(s, a, y->who), block_name(s, a, y->block));
+      stmt_text(s, a, y->who), block_name(s, a, y->block), as);
   f.other_text = "the write in the other block";
-  f.fix = reads(x) ? "let the block compute what it reads, split the kernel in two, or order all blocks by sync_all"
-                   : "give each block its own part of the tensor, or add atomically";
+  f.fix = y->buf != x->buf ? PASS_APART
+          : reads(x) ? "let the block compute what it reads, split the kernel in two, or order all blocks by sync_all"
+                     : "give each block its own part of the tensor, or add atomically";
   vec_push(a, out, f);
 }
 
 typedef Vec(const GmAccess *) AccessList;
 
-static int64_t unit_of(const AccessList *l) {
+static int64_t unit_of(const Sim *s, const AccessList *l) {
   int64_t g = 0;
   for (uint32_t i = 0; i < l->len; i++) {
     const GmAccess *x = l->data[i];
-    g = gcd(gcd(g, x->at), x->len);
+    g = gcd(gcd(gcd(g, x->at), x->len), s->buf[x->buf].addr);
     if (x->count > 1) g = gcd(g, x->stride);
   }
   return g ? g : 1;
@@ -85,7 +89,7 @@ static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, ui
                   FaultList *out) {
   const GmAccess *x = l->data[self];
   for (int64_t r = 0; r < x->count; r++) {
-    int64_t at = (x->at + r * x->stride) / unit, n = x->len / unit;
+    int64_t at = (s->buf[x->buf].addr + x->at + r * x->stride) / unit, n = x->len / unit;
     for (int64_t i = at; i < at + n; i++) {
       if (!owner[i]) {
         if (own) owner[i] = self + 1;
@@ -101,22 +105,28 @@ static void visit(const Sim *s, Arena *a, const AccessList *l, uint32_t self, ui
   }
 }
 
-static AccessList log_of(const Sim *s, Arena *a, const Machine *m, int n, uint32_t b) {
+/* The accesses to a tensor, or to all that share bytes with it. */
+static AccessList log_of(const Sim *s, Arena *a, const Machine *m, int n, uint32_t b, bool share) {
   AccessList l = {0};
   if (!s->buf[b].log || s->buf[b].tensor != b) return l;
   for (int w = 0; w < n; w++)
-    for (uint32_t i = 0; i < m[w].log.len; i++)
-      if (m[w].log.data[i].buf == (int32_t)b) vec_push(a, &l, &m[w].log.data[i]);
+    for (uint32_t i = 0; i < m[w].log.len; i++) {
+      const GmAccess *x = &m[w].log.data[i];
+      if (x->buf == (int32_t)b || (share && s->buf[x->buf].share == b)) vec_push(a, &l, x);
+    }
   if (l.len) qsort(l.data, l.len, sizeof *l.data, by_block);
   return l;
 }
 
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out) {
   for (uint32_t b = 1; b < s->n_buf && !s->together; b++) {
-    AccessList l = log_of(s, a, m, n, b);
+    if (s->buf[b].share != b) continue;
+    AccessList l = log_of(s, a, m, n, b, true);
     if (!l.len) continue;
-    int64_t unit = unit_of(&l);
-    uint32_t *owner = arena_array(a, uint32_t, s->buf[b].bytes / unit + 1);
+    int64_t unit = unit_of(s, &l), end = s->buf[b].bytes;
+    for (uint32_t i = 1; i < s->n_buf; i++)
+      if (s->buf[i].share == b) end = max_i64(end, s->buf[i].addr + s->buf[i].bytes);
+    uint32_t *owner = arena_array(a, uint32_t, end / unit + 1);
     for (uint32_t i = 0; i < l.len; i++)
       if (!reads(l.data[i])) visit(s, a, &l, i, owner, unit, true, out);
     for (uint32_t i = 0; i < l.len; i++)
@@ -169,8 +179,8 @@ void find_unwritten(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
   for (uint32_t i = 1; i < s->n_buf; i++) {
     const SimBuf *b = &s->buf[i];
     if (!b->ir || b->space != SPACE_GM || !b->ir->is_out || b->tensor != i || !b->bytes) continue;
-    AccessList l = log_of(s, a, m, n, i);
-    int64_t unit = l.len ? gcd(unit_of(&l), b->size) : b->size, units = b->bytes / unit, left = 0, first = -1;
+    AccessList l = log_of(s, a, m, n, i, false);
+    int64_t unit = l.len ? gcd(unit_of(s, &l), b->size) : b->size, units = b->bytes / unit, left = 0, first = -1;
     uint8_t *written = arena_array(a, uint8_t, units);
     for (uint32_t x = 0; x < l.len; x++)
       for (int64_t r = 0; r < l.data[x]->count && !reads(l.data[x]); r++)

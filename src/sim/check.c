@@ -61,15 +61,13 @@ void fault_fix(Core *c, Fault *f, const char *fmt, ...) {
 
 /* ---- messages ------------------------------------------------------------------------------------------- */
 
-static int64_t base_of(const SimBuf *b) { return b->space == SPACE_GM ? 0 : b->addr; }
-
 /* The buffer through which a statement touches byte `at` of a memory; `b` when it cannot be told. */
 static const SimBuf *buffer_at(const Core *c, const IrStmt *s, const SimBuf *b, int64_t at) {
-  if (b->space == SPACE_GM || !ir_is_op(s)) return b;
+  if (!ir_is_op(s)) return b;
   for (int a = 0; a < s->n_args; a++) {
     if (s->args[a].kind != ARG_REGION) continue;
     const SimBuf *x = &c->m->sim->buf[s->args[a].region.buf->id];
-    if (x->space == b->space && at >= x->addr && at < x->addr + x->bytes) return x;
+    if (x->space == b->space && x->share == b->share && at >= x->addr && at < x->addr + x->bytes) return x;
   }
   return b;
 }
@@ -109,12 +107,12 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
     last = x;
   }
   if (fault_known(c, DIAG_SIM_RACE, last.stmt, first.stmt)) return;
-  int64_t lo = h->lo - base_of(last.buf), hi = h->hi - base_of(last.buf);
+  int64_t lo = h->lo - last.buf->addr, hi = h->hi - last.buf->addr;
   const char *through =
       first.buf == last.buf
           ? "them"
-          : arena_printf(a, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - base_of(first.buf)),
-                         (long long)(h->hi - 1 - base_of(first.buf)), first.buf->ir->name);
+          : arena_printf(a, "the same memory as bytes %lld to %lld of %%%s", (long long)(h->lo - first.buf->addr),
+                         (long long)(h->hi - 1 - first.buf->addr), first.buf->ir->name);
   const char *who = first.core != last.core
                         ? arena_printf(a, "pipe %s of %s", pipe_info[first.pipe].name, where(a, first.core))
                     : first.pipe == last.pipe ? "the same pipe"
@@ -126,6 +124,10 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
                    does(first.kind), through, where(a, last.core));
   if (!f) return;
   fault_other(c, f, "the other access: `%s`", inst_text(a, c, first.stmt));
+  if (first.buf->tensor != last.buf->tensor) { /* GM: nobody who compiled the kernel could know */
+    fault_fix(c, f, "%s", PASS_APART);
+    return;
+  }
   const char *p = pipe_info[first.pipe].name, *q = pipe_info[last.pipe].name;
   if (oc != c && oc->block == c->block && first.stmt == last.stmt)
     fault_fix(c, f,
@@ -150,7 +152,7 @@ static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
   if (c->tainted || fault_known(c, DIAG_SIM_UNINIT, t->stmt, NULL)) return;
   Fault *f = fault(c, DIAG_SIM_UNINIT, t->stmt, NULL,
                    "`%s` reads bytes %lld to %lld of %%%s (%s), which hold no value in this block (%s)",
-                   inst_text(a, c, t->stmt), (long long)(h->lo - base_of(b)), (long long)(h->hi - 1 - base_of(b)),
+                   inst_text(a, c, t->stmt), (long long)(h->lo - b->addr), (long long)(h->hi - 1 - b->addr),
                    b->ir->name, space_info[b->space].name, where(a, c));
   if (!f) return;
   f->other = b->ir->loc;
@@ -171,7 +173,7 @@ static void report_lost(Toucher *t, const SimBuf *b, const Hit *h) {
   Fault *f = fault(c, DIAG_SIM_LOST, t->stmt, by,
                    "`%s` reads bytes %lld to %lld of %%%s, but %%%s, which shares them (%s bytes %lld to %lld), was "
                    "written since (%s)",
-                   inst_text(a, c, t->stmt), (long long)(h->lo - base_of(b)), (long long)(h->hi - 1 - base_of(b)),
+                   inst_text(a, c, t->stmt), (long long)(h->lo - b->addr), (long long)(h->hi - 1 - b->addr),
                    b->ir->name, over->ir->name, space_info[b->space].name, (long long)over->addr,
                    (long long)(over->addr + over->bytes - 1), where(a, c));
   if (!f) return;
@@ -208,7 +210,7 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   if (shadow_conflict(m, s, b, lo, hi, comp, lane, seen, in_order, false, &h)) report_race(t, b, kind, &h);
   if (s || lane != LANE_WRITE || !shadow_conflict(m, s, b, lo, hi, comp, lane, seen, in_order, true, &h)) return;
   vec_push(&m->arena, &m->twice, ((TwiceWritten){*t, b, kind, lo, hi, h}));
-  for (int64_t i = lo; i < hi; i++) vec_push(&m->arena, &m->before, b->gm[i]);
+  for (int64_t i = lo; i < hi; i++) vec_push(&m->arena, &m->before, b->gm[i - b->addr]);
 }
 
 void observe_done(Core *c) {
@@ -216,7 +218,8 @@ void observe_done(Core *c) {
   const uint8_t *before = m->before.data;
   for (uint32_t i = 0; i < m->twice.len; i++) {
     TwiceWritten *w = &m->twice.data[i];
-    if (memcmp(before, w->buf->gm + w->lo, (size_t)(w->hi - w->lo))) report_race(&w->by, w->buf, w->kind, &w->hit);
+    const uint8_t *now = w->buf->gm + w->lo - w->buf->addr;
+    if (memcmp(before, now, (size_t)(w->hi - w->lo))) report_race(&w->by, w->buf, w->kind, &w->hit);
     before += w->hi - w->lo;
   }
   m->twice.len = m->before.len = 0;
@@ -245,7 +248,7 @@ void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len,
     len *= count;
     count = 1;
   }
-  int64_t lo = base_of(b) + at;
+  int64_t lo = b->addr + at;
   for (int64_t i = 0; i < count; i++, lo += stride)
     if (t->mark) mark(t, s, b, kind, lo, lo + len);
     else look(t, s, b, kind, lo, lo + len);

@@ -124,9 +124,10 @@ typedef struct {
   int32_t rank;
   int64_t shape[IR_MAX_RANK],
       stride[IR_MAX_RANK]; /* elements; fractal: strides of the leading dimensions, in elements */
-  int64_t addr, bytes;  /* local: place in the memory */
+  int64_t addr, bytes;  /* place in the memory; GM: from the first byte of the tensors that share bytes with it */
   uint8_t *gm;          /* GM: host memory */
   uint32_t tensor;      /* GM: id of the tensor whose bytes these are: its own, or of what it views */
+  uint32_t share;       /* GM: the first of the tensors that share bytes with it, as the caller passed them */
   bool fractal;
   int64_t frow, fcol;   /* fractal layouts: rows and columns of one fractal */
   int64_t prow, pcol;   /* a plane, padded to whole fractals */
@@ -298,6 +299,8 @@ typedef struct {
   const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
 } Fault;
 typedef Vec(Fault) FaultList;
+
+#define PASS_APART "the kernel is made for tensors that do not overlap: pass a copy of one of them"
 
 typedef struct { /* an access to a GM tensor that several blocks touch */
   int64_t block;

@@ -149,6 +149,38 @@ static void number_owners(Sim *s) {
     if (s->buf[i].ir && s->buf[i].ir->view) s->buf[i].owner = s->buf[ir_root((IrBuf *)s->buf[i].ir)->id].owner;
 }
 
+static int by_place(const void *x, const void *y) {
+  const SimBuf *a = *(SimBuf *const *)x, *b = *(SimBuf *const *)y;
+  if (a->gm != b->gm) return a->gm < b->gm ? -1 : 1;
+  return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+}
+
+/* Tensors of the caller that share bytes: the same one for two parameters, or parts of one that overlap. */
+static void find_shared(Run *r) {
+  Sim *s = &r->sim;
+  SimBuf **list = arena_array(&r->arena, SimBuf *, s->n_buf + 1), *first = NULL;
+  const uint8_t *end = NULL;
+  int n = 0;
+  for (uint32_t i = 1; i < s->n_buf; i++) {
+    SimBuf *b = &s->buf[i];
+    b->share = b->tensor;
+    if (b->space == SPACE_GM && b->tensor == i && b->gm && b->bytes) list[n++] = b;
+  }
+  if (n) qsort(list, (size_t)n, sizeof *list, by_place);
+  for (int i = 0; i < n; i++) {
+    if (!first || list[i]->gm >= end) first = list[i];
+    list[i]->share = first->tensor;
+    list[i]->addr = list[i]->gm - first->gm;
+    if (list[i] == first || list[i]->gm + list[i]->bytes > end) end = list[i]->gm + list[i]->bytes;
+  }
+  for (uint32_t i = 1; i < s->n_buf; i++) {
+    SimBuf *b = &s->buf[i], *root = &s->buf[b->tensor];
+    if (b->space != SPACE_GM || b == root) continue;
+    b->share = root->share;
+    b->addr = root->addr;
+  }
+}
+
 static bool bind_buffers(Run *r) {
   Sim *s = &r->sim;
   const IrKernel *k = s->k;
@@ -191,6 +223,7 @@ static bool bind_buffers(Run *r) {
              b->ir->name, (long long)b->bytes, root->ir->name, (long long)root->bytes);
     return false;
   }
+  find_shared(r);
   return true;
 }
 
@@ -200,7 +233,7 @@ typedef struct { uint32_t lanes; bool read, written; } GmUse; /* lanes: bit per 
 
 static void use_gm(Sim *s, GmUse *use, int32_t buf, int side, int pipe, bool write, bool read) {
   if (!buf || s->buf[buf].space != SPACE_GM) return;
-  buf = (int32_t)s->buf[buf].tensor;
+  buf = (int32_t)s->buf[buf].share;
   use[buf].lanes |= 1u << (side * COMPS + pipe);
   use[buf].written |= write;
   use[buf].read |= read;
@@ -226,17 +259,20 @@ static bool survey(Run *r) {
       use_gm(s, use, p->elem[i].buf, side, PIPE_S, p->elem[i].is_store, !p->elem[i].is_store);
     }
   }
+  bool *defined = arena_array(&r->arena, bool, s->n_buf + 1); /* by share: some of its tensors hold values */
+  for (uint32_t b = 1; b < s->n_buf; b++)
+    if (s->buf[b].space == SPACE_GM && s->buf[b].tensor == b && !s->buf[b].undefined) defined[s->buf[b].share] = true;
   int vectors = s->cores_per_block - (s->prog[0].code != NULL);
   for (uint32_t b = 1; b < s->n_buf; b++) {
     SimBuf *x = &s->buf[b];
     if (x->space != SPACE_GM || x->tensor != b) continue;
-    int cube = __builtin_popcount(use[b].lanes & ((1u << COMPS) - 1)),
-        vector = __builtin_popcount(use[b].lanes >> COMPS);
+    const GmUse *u = &use[x->share];
+    int cube = __builtin_popcount(u->lanes & ((1u << COMPS) - 1)), vector = __builtin_popcount(u->lanes >> COMPS);
     int64_t meet = (int64_t)(cube + vector * vectors) * (s->together ? s->blocks : 1);
-    x->written = use[b].written;
+    x->written = u->written;
     x->hazard = x->written && meet > 1;
     x->log = x->written && ((!s->together && s->blocks > 1) || x->ir->is_out);
-    x->undefined &= use[b].read;
+    x->undefined &= u->read && !defined[x->share];
   }
   for (uint32_t b = 1; b < s->n_buf; b++) {
     SimBuf *x = &s->buf[b], *root = &s->buf[x->tensor];

@@ -101,7 +101,7 @@ static uint32_t gm_hash(uint64_t key) { return (uint32_t)(key * UINT64_C(0x9e377
 
 static Page *gm_page(Machine *m, const SimBuf *b, int64_t page) {
   struct GmShadow *g = m->gm;
-  uint64_t key = (uint64_t)b->tensor << 44 ^ (uint64_t)page;
+  uint64_t key = (uint64_t)b->share << 44 ^ (uint64_t)page;
   uint32_t i = gm_hash(key) & (g->cap - 1);
   for (; g->slot[i].page; i = (i + 1) & (g->cap - 1))
     if (g->slot[i].key == key) return g->slot[i].page;
