@@ -123,7 +123,7 @@ int tl_load(TlContext *c, const char *name, const char *text, size_t len) {
   c->len = text ? len : 0;
   IrModule *m = ir_parse(&c->arena, &c->diags, c->name, c->text, c->len);
   c->module = m;
-  if (!m || !ir_verify(m, &c->diags)) return 0;
+  if (!m || !pass_verify(m, &c->diags)) return 0;
   if (m->kernel->level == LEVEL_LOWERED && !(c->arch = find_chip(c, m->kernel->chip))) return 0;
   return c->valid = true;
 }

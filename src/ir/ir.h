@@ -268,6 +268,7 @@ typedef struct {
   const char *name;
   Loc loc;
   Level level;
+  bool issuable;               /* from `legalize` on: the rules of instructions hold, flags may be missing */
   Cores cores;
   const char *stage;           /* source: the last pass that ran, or NULL; the text resumes after it */
   const char *chip;            /* lowered: the chip it was lowered for */

@@ -881,7 +881,8 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
 
 void ir_verify_op(IrKernel *k, Diags *d, const IrStmt *s, const IrStmt *side) {
   bool by_hand = op_info[s->op].level == 'l' && k->cores == CORES_UNSET; /* in source text: no pass will correct it */
-  Verifier verifier = {k, d, k->module->arena, s, side, k->level == LEVEL_LOWERED || by_hand}, *v = &verifier;
+  bool lowered = k->level == LEVEL_LOWERED || k->issuable || by_hand;
+  Verifier verifier = {k, d, k->module->arena, s, side, lowered}, *v = &verifier;
   uint32_t before = d->n_errors;
   check_attrs(v, s);
   check_spaces(v, s);

@@ -45,6 +45,9 @@ typedef struct {
 extern const Pass pass_table[];
 extern const int pass_count;
 
+/* ir_verify for a text that may stand after a pass, where more rules hold (IrKernel.issuable). */
+bool pass_verify(IrModule *m, Diags *d);
+
 /* Called after each pass with its name; NULL to skip. Returning false stops the run early (not an error). */
 typedef bool (*PassObserver)(const Pass *done, PassCtx *p, double seconds, void *user);
 /* Runs all passes, or those up to and including `last`; verifies after each. */

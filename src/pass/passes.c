@@ -65,16 +65,28 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Where a text that an earlier run printed goes on. -1: it names no pass. */
-static int resume(PassCtx *p, uint32_t *facts) {
-  if (!p->k->stage) return 0;
+/* Where a text that an earlier run printed goes on, and what holds there. -1: it names no pass. */
+static int resume_at(const IrKernel *k, uint32_t *facts) {
+  if (!k->stage) return 0;
   for (int i = 0; i < pass_count; i++) {
     *facts = (*facts & ~pass_table[i].breaks) | pass_table[i].gives;
-    if (!strcmp(p->k->stage, pass_table[i].name)) return i + 1;
+    if (!strcmp(k->stage, pass_table[i].name)) return i + 1;
   }
+  return -1;
+}
+
+static int resume(PassCtx *p, uint32_t *facts) {
+  int at = resume_at(p->k, facts);
+  if (at >= 0) return at;
   diag_add(p->diags, DIAG_NO_SUCH_PASS, p->k->loc, "the text stands after pass '%s', which does not exist",
            p->k->stage);
   return -1;
+}
+
+bool pass_verify(IrModule *m, Diags *d) {
+  uint32_t facts = 0;
+  m->kernel->issuable = resume_at(m->kernel, &facts) > 0 && facts & FACT_LOWERED;
+  return ir_verify(m, d);
 }
 
 /* Runs a pass, again as long as something relieves it. The errors of a run that is repeated are forgotten; those of the
@@ -119,6 +131,7 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
     p->k->stage = pass->name;
     double seconds = now() - t0;
     facts = (facts & ~pass->breaks) | pass->gives;
+    p->k->issuable = facts & FACT_LOWERED;
     if (facts & FACT_SYNCED) {
       p->k->level = LEVEL_LOWERED;
       p->k->chip = p->arch->name;
