@@ -30,6 +30,7 @@ typedef struct {
   int loops;                               /* enclosing for and while, within side and parallel */
   int inner;                               /* enclosing statements with a body, sides not counted */
   Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
+  int never;                               /* > 0: inside a loop without trips: nothing is out of bounds there */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
   int lazy; /* > 0: inside a select, && or ||, whose condition may exist to keep it out */
 } Verifier;
@@ -131,6 +132,7 @@ static bool is_exact(const Verifier *v, const IrExpr *e) {
 
 /* Is off .. off + ext outside 0 .. size for certain? *reach: how far it goes. */
 static bool outside(Verifier *v, IrExpr *off, IrExpr *ext, IrExpr *size, int64_t *reach) {
+  if (v->never) return false;
   IrExpr *end = ir_binary(v->k, EX_ADD, off, ext), *over = ir_binary(v->k, EX_SUB, end, size);
   IrRange r = ir_range(v->k, off), o = ir_range(v->k, over), e = ir_range(v->k, end);
   if (ir_range(v->k, ext).lo <= 0) return false; /* may be empty: then nothing is touched */
@@ -290,6 +292,7 @@ static void check_int(Verifier *v, IrExpr *e, const char *what) {
 /* A source op clamps its GM side at the end of the tensor, a load that says its pad also at the start. False after a
  * report. */
 static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
+  if (v->never) return true;
   const IrBuf *b = r->buf;
   IrRange start = ir_range(v->k, r->off[i]), past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
   bool padded = v->at->op == OP_COPY && r == &v->at->args[0].region && ir_attr(v->at, ATTR_PAD);
@@ -315,7 +318,7 @@ static void check_region_bounds(Verifier *v, const IrRegion *r) {
   bool clamps = b->space == SPACE_GM && !v->lowered && op_info[v->at->op].level != 'l';
   for (int i = 0; i < b->rank; i++) {
     int64_t reach, c;
-    if (!pieces && is_const(r->ext[i], &c) && c < 1) {
+    if (!pieces && !v->never && is_const(r->ext[i], &c) && c < 1) {
       Diag *g = bad(v, REGION_EMPTY, "region %s has %lld elements in dimension %d", region_text(v, r), ll(c), i);
       diag_fix(v->d, g, "use an extent of at least 1");
       return;
@@ -638,6 +641,12 @@ static bool leaves_loop(const IrBlock *b, bool or_continue) {
   return false;
 }
 
+static bool has_no_trip(const IrStmt *loop) {
+  int64_t lo, hi, step;
+  if (!is_const(loop->loop.lo, &lo) || !is_const(loop->loop.hi, &hi) || !is_const(loop->loop.step, &step)) return false;
+  return step > 0 ? lo >= hi : lo <= hi;
+}
+
 static void check_for(Verifier *v, IrStmt *s) {
   check_int(v, s->loop.lo, "loop bound");
   check_int(v, s->loop.hi, "loop bound");
@@ -652,11 +661,13 @@ static void check_for(Verifier *v, IrStmt *s) {
     diag_fix(v->d, g, "use 1 to 8; 2 or 3 are usual");
   }
   open_var(v, s->loop.var);
-  bool maybe = leaves_loop(&s->body, true);
+  bool maybe = leaves_loop(&s->body, true), never = has_no_trip(s);
   v->maybe += maybe;
+  v->never += never;
   v->loops++;
   check_block(v, &s->body);
   v->loops--;
+  v->never -= never;
   v->maybe -= maybe;
 }
 
