@@ -30,7 +30,7 @@ typedef struct {
   int loops;                               /* enclosing for and while, within side and parallel */
   int inner;                               /* enclosing statements with a body, sides not counted */
   Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
-  int never;                               /* > 0: inside a loop without trips: nothing is out of bounds there */
+  int never;                               /* > 0: in a grid without blocks or a loop without trips: nothing is out of bounds */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
   int lazy; /* > 0: inside a select, && or ||, whose condition may exist to keep it out */
 } Verifier;
@@ -932,6 +932,7 @@ bool ir_verify(const IrModule *m, Diags *d) {
   v.buf_open = arena_array(v.a, bool, k->bufs.len + 1);
   v.buf_written = arena_array(v.a, bool, k->bufs.len + 1);
   check_head(&v);
+  for (uint32_t i = 0; i < k->grid_ext.len; i++) v.never += ir_range(k, k->grid_ext.data[i]).hi < 1;
   check_block(&v, &k->body);
   check_outputs(&v);
   return d->n_errors == before;
