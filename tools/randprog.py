@@ -510,6 +510,36 @@ def gemm(g, name):
     g.result(c, Known(EXACT, 6 if dtype != "i8" else 0, 64 * k * steps))
 
 
+@emits("gemm of parts")
+def gemm_parts(g, name):
+    """An accumulator cleared as one and multiplied into by parts, from parts of tiles: any row where nothing turns."""
+    dtype = g.rng.choice(["f16", "bf16", "f32", "i8"])
+    k, rows, cols = g.rng.choice([16, 32]), g.rng.choice([32, 48]), g.rng.choice([32, 64])
+    c = g.alloc("i32" if dtype == "i8" else "f32", (rows, cols), "fragment")
+    tall, right = (g.alloc(dtype, (64, 64), "shared") for _ in "ab")
+    for t in (tall, right):
+        g.put(f"copy {g.tensor(dtype, (g.blocks * 64, 64), False)}{g.part(t.shape)} -> {t.name}")
+        if g.rng.random() < 0.2:
+            g.put(f"add {t.name}, 1 -> {t.name}")
+    turned = g.rng.random() < 0.3
+    g.put(f"fill 0 -> {c.name}")
+    times = g.rng.randint(1, 3)
+    for _ in range(times):
+        m, n = g.rng.choice([16, 32]), g.rng.choice([16, 32])
+        r, q = 16 * g.rng.randint(0, (rows - m) // 16), 16 * g.rng.randint(0, (cols - n) // 16)
+        whole, free = lambda most: 16 * g.rng.randint(0, most // 16), lambda most: g.rng.randint(0, most)
+        any_row = dtype in ("f16", "bf16")
+        a_at = (free if any_row or not turned else whole)(32), 32 * g.rng.randint(0, 1)
+        b_at = (free if any_row else whole)(32), 32 * g.rng.randint(0, 1)
+        a_ext = (k, m) if turned else (m, k)
+        box = lambda at, ext: f"[{at[0]} +: {ext[0]}, {at[1]} +: {ext[1]}]"
+        g.put(
+            f"gemm {tall.name}{box(a_at, a_ext)}, {right.name}{box(b_at, (k, n))} -> {c.name}{box((r, q), (m, n))}"
+            + (" trans_a" if turned else "")
+        )
+    g.result(c, Known(EXACT, 6 if dtype != "i8" else 0, 81 * k * times))
+
+
 def inside(g, head, times=2):
     """Statements in a block. What they write is known less: it may run more than once, or not at all."""
     g.put(head)

@@ -30,7 +30,7 @@ typedef struct {
   int loops;                               /* enclosing for and while, within side and parallel */
   int inner;                               /* enclosing statements with a body, sides not counted */
   Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
-  int never;                               /* > 0: in a grid without blocks or a loop without trips: nothing is out of bounds */
+  int never;                               /* > 0: in a grid or loop without trips: nothing is out of bounds */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
   int lazy; /* > 0: inside a select, && or ||, whose condition may exist to keep it out */
 } Verifier;
