@@ -21,6 +21,7 @@ from . import _core, cache
 from ._core import address
 from .errors import ArgumentError, CompileError, DeviceError, _short, from_core, user_frame
 from .frontend.expr import evaluate
+from .kernel import warn_of
 from .language.dtypes import numpy_dtype
 from .tensors import give_back, stored
 
@@ -76,12 +77,14 @@ def build(kernel, fresh=False):
         found = kernel.findings(program)
     if made is None:
         raise _error_of(found)
+    warn_of(found)
     return made[0], made[2]
 
 
 def _error_of(found):
     """A source that the compiler refuses is a CompileError; everything else is the machine's."""
-    return (CompileError if all(d.code == "TL1101" for d in found) else DeviceError)(found)
+    refused = all(d.code == "TL1101" for d in found if d.severity == "error")
+    return (CompileError if refused else DeviceError)(found)
 
 
 @functools.cache

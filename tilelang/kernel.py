@@ -105,7 +105,7 @@ def _as_tensor(obj):
     return "a numpy array or a torch tensor"
 
 
-def _warn_of(found):
+def warn_of(found):
     for d in found:
         if d.severity == "warning":
             warn(d.text, int(d.code[2:]), (d.file, d.line, d.col), d.fix, d.other)
@@ -291,7 +291,7 @@ class Kernel(Debugging):
             found = self.findings(p)
             if not ok:
                 raise CompileError([d for d in found if d.severity != "note"] or found)
-            _warn_of(found)
+            warn_of(found)
             self.diagnostics += found
         return p
 
@@ -727,7 +727,7 @@ class Kernel(Debugging):
             show_print(p["file"], p["line"], p["where"], p["text"])
         if not ok:
             raise KernelFault(found)
-        _warn_of(found)
+        warn_of(found)
 
     def __repr__(self):
         return f"<kernel {self.name}({', '.join(repr(p) for p in self.params)}) for {self.device}>"

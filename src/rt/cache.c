@@ -1,14 +1,15 @@
 /* cache.c - from C++ source to a shared library in the cache of built kernels.
  *
  * The cache (cache_dir):
- *   built/KEY/     kernel.so, kernel.cpp, kernel.tl, command, size - there as a whole or not at all
+ *   built/KEY/     kernel.so, kernel.cpp, kernel.tl, command, SHA256SUMS - there as a whole or not at all
  *   failed/KEY/    the same without kernel.so, and `log`: what the compiler said
  *   tmp/           where a build works; locks/XX files to lock, one for all keys that begin with XX; compilers/
  * KEY is the SHA-256 of everything that goes in: the source without its comments, the compiler's version, the command
  * line (chip, target and flags are in it). A build locks its key, looks again, works in a directory of its own below
  * tmp and renames that to built/KEY; the lock dies with the process, and what a killed process left in tmp is removed
- * by the next one that gets the lock. A hit takes no lock: it reads `size`, looks at kernel.so, and marks the directory
- * as used now. After a build the least recently used entries go until the rest fits cache_bytes. */
+ * by the next one that gets the lock. A hit takes no lock: it compares the digests of the files, for disks lose bytes,
+ * and marks the directory as used now; what is not as it was built is told and built again. After a build the least
+ * recently used entries go until the rest fits cache_bytes. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -93,16 +94,35 @@ static int lock(Arena *a, Diags *d, const Build *b, const char *key) {
 
 /* ---- entries --------------------------------------------------------------------------------------------------- */
 
-/* The library of an entry that is whole; NULL: there is none. */
-static const char *entry(Arena *a, const char *cache, const char *key) {
-  const char *dir = arena_printf(a, "%s/built/%s", cache, key), *library = arena_printf(a, "%s/kernel.so", dir);
-  const char *size = rt_read(a, arena_printf(a, "%s/size", dir), NULL);
-  struct stat st;
-  return size && !stat(library, &st) && st.st_size && st.st_size == atoll(size) ? library : NULL;
+static const char *const kept_files[] = {"kernel.so", "kernel.cpp", "kernel.tl", "command"};
+#define SUMS "SHA256SUMS"
+
+/* `digest  name`, as sha256sum has it; NULL: the file cannot be read. */
+static const char *sum(Arena *a, const char *dir, const char *name) {
+  size_t len = 0;
+  const char *data = rt_read(a, arena_printf(a, "%s/%s", dir, name), &len);
+  return data ? arena_printf(a, "%s  %s\n", rt_sha256(a, data, len), name) : NULL;
 }
 
-static const char *found(Arena *a, const char *cache, const char *key) {
-  const char *library = entry(a, cache, key);
+/* The library of an entry that is whole; NULL: there is none, or *wrong is the file that is not as it was built. */
+static const char *entry(Arena *a, const char *cache, const char *key, const char **wrong) {
+  const char *dir = arena_printf(a, "%s/built/%s", cache, key);
+  const char *then = rt_read(a, arena_printf(a, "%s/" SUMS, dir), NULL);
+  size_t len = 0;
+  *wrong = then ? NULL : SUMS;
+  for (size_t i = 0; i < TL_COUNT(kept_files) && !*wrong; i++) {
+    const char *now = sum(a, dir, kept_files[i]);
+    if (!now || !strstr(then, now)) *wrong = kept_files[i];
+    else len += strlen(now);
+  }
+  if (!*wrong && strlen(then) != len) *wrong = SUMS;
+  if (!*wrong) return arena_printf(a, "%s/kernel.so", dir);
+  if (!rt_exists(dir)) *wrong = NULL; /* it is not there, or somebody drops it now */
+  return NULL;
+}
+
+static const char *found(Arena *a, const char *cache, const char *key, const char **wrong) {
+  const char *library = entry(a, cache, key, wrong);
   if (library) utimensat(AT_FDCWD, arena_printf(a, "%s/built/%s", cache, key), NULL, 0);
   return library;
 }
@@ -264,8 +284,11 @@ static const char *build(Arena *a, Diags *d, const Build *b, const char *key, ch
   RunEnd end = rt_run(&r, &code);
   bool ok = end == RUN_EXITED && !code && !stat(library, &st) && st.st_size;
   if (ok) {
-    const char *size = arena_printf(a, "%lld\n", (long long)st.st_size), *file = arena_printf(a, "%s/size", dir);
-    if (!rt_write(file, size, strlen(size))) return cannot(d, file), rt_remove_tree(a, dir), NULL;
+    Text t;
+    text_init(&t, a);
+    for (size_t i = 0; i < TL_COUNT(kept_files); i++) text_put(&t, sum(a, dir, kept_files[i]));
+    const char *file = arena_printf(a, "%s/" SUMS, dir), *sums = text_str(&t);
+    if (!rt_write(file, sums, strlen(sums))) return cannot(d, file), rt_remove_tree(a, dir), NULL;
     unlink(log);
   }
   const char *home = arena_printf(a, "%s/%s/%s", b->cache_dir, ok ? "built" : "failed", key);
@@ -296,13 +319,20 @@ bool rt_build(Arena *a, Diags *d, const Build *asked, Built *out) {
     diag_fix(d, g, "run `tlc doctor`: is it made for this machine, and is the toolkit's set_env.sh sourced?");
     return false;
   }
+  if (c.damaged)
+    diag_add(d, DIAG_RT_CACHE_DAMAGED, nowhere, "%s is not as it was written; %s is asked again", c.damaged,
+             kit.compiler);
   char **command = rt_command(a, &c, b);
   out->key = key_of(a, b, &c, command);
-  if (!b->fresh && (out->library = found(a, b->cache_dir, out->key))) return out->cached = true;
+  const char *wrong = NULL;
+  if (!b->fresh && (out->library = found(a, b->cache_dir, out->key, &wrong))) return out->cached = true;
   int fd = lock(a, d, b, out->key);
   if (fd < 0) return false;
-  if (!b->fresh) out->library = found(a, b->cache_dir, out->key); /* built while we waited */
+  if (!b->fresh) out->library = found(a, b->cache_dir, out->key, &wrong); /* built while we waited */
   out->cached = out->library != NULL;
+  if (wrong)
+    diag_add(d, DIAG_RT_CACHE_DAMAGED, nowhere, "%s/built/%s/%s is not as it was built; %s is built again",
+             b->cache_dir, out->key, wrong, b->name);
   if (!out->library) out->library = build(a, d, b, out->key, command, out);
   rt_unlock(fd);
   if (!out->cached) evict(a, b, out->key);

@@ -118,6 +118,15 @@ static bool ask(Arena *a, const Build *b, const char *dir, const char *const *wo
   return ok;
 }
 
+/* What it answered, from the cache; NULL: nothing is there, or *damaged: not what was written. */
+static const char *answers_in(Arena *a, const char *file, const char **damaged) {
+  const char *text = rt_read(a, file, NULL), *sum = rt_value(a, text, "sum"), *rest = sum ? strchr(text, '\n') : NULL;
+  if (!rest) return NULL;
+  if (!strcmp(sum, rt_sha256(a, rest + 1, strlen(rest + 1)))) return rest + 1;
+  *damaged = file;
+  return NULL;
+}
+
 bool rt_compiler(Arena *a, const Toolkit *k, const Build *b, Compiler *out) {
   struct stat st;
   *out = (Compiler){.path = k->compiler, .home = k->home, .generation = 1};
@@ -126,9 +135,10 @@ bool rt_compiler(Arena *a, const Toolkit *k, const Build *b, Compiler *out) {
   const char *hash = rt_sha256(a, id, strlen(id)), *file = arena_printf(a, "%s/compilers/%s", b->cache_dir, hash);
   const char *known = NULL, *said = NULL;
   int held = -1;
-  while (!(known = rt_read(a, file, NULL)) && (held = rt_try_lock(a, b->cache_dir, hash)) < 0 && errno == EWOULDBLOCK)
+  while (!(known = answers_in(a, file, &out->damaged)) && (held = rt_try_lock(a, b->cache_dir, hash)) < 0 &&
+         errno == EWOULDBLOCK)
     nanosleep(&(struct timespec){0, 5000000}, NULL); /* somebody is asking it */
-  if (!known) known = rt_read(a, file, NULL);
+  if (!known) known = answers_in(a, file, &out->damaged);
   if (rt_value(a, known, "asc")) out->generation = 2;
   if ((out->version = rt_value(a, known, "version"))) return rt_unlock(held), true;
 
@@ -142,6 +152,7 @@ bool rt_compiler(Arena *a, const Toolkit *k, const Build *b, Compiler *out) {
     if (ask(a, b, dir, (const char *const[]){k->compiler, "-xasc", npu, "-fsyntax-only", "try.cpp", NULL}, &said))
       out->generation = 2;
     const char *text = arena_printf(a, "version=%s\n%s", out->version, out->generation == 2 ? "asc=yes\n" : "");
+    text = arena_printf(a, "sum=%s\n%s", rt_sha256(a, text, strlen(text)), text);
     const char *part = arena_printf(a, "%s/answers", dir); /* renamed, so that nobody reads half of it */
     if (rt_write(part, text, strlen(text))) rename(part, file);
   }

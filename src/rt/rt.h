@@ -99,7 +99,11 @@ bool rt_build(Arena *a, Diags *d, const Build *b, Built *out);
 /* $TILELANG_CACHE_DIR, $XDG_CACHE_HOME/tilelang or ~/.cache/tilelang; NULL: there is no home either. */
 const char *rt_cache_dir(Arena *a);
 
-typedef struct { const char *path, *home, *version; int generation; /* of its command line: flags.def */ } Compiler;
+typedef struct {
+  const char *path, *home, *version;
+  int generation;      /* of its command line: flags.def */
+  const char *damaged; /* the file of the cache that was not as it was written; NULL */
+} Compiler;
 /* What the compiler of a toolkit is: asked once, kept in the cache. False: it does not answer. */
 bool rt_compiler(Arena *a, const Toolkit *k, const Build *b, Compiler *out);
 char **rt_command(Arena *a, const Compiler *c, const Build *b); /* its words, ends with NULL; run beside kernel.cpp */

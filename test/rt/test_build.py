@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import CompileError, DeviceError
+from tilelang.errors import TileLangWarning
 
 SAVED = "for last; do :; done\n"  # the shell's idiom for the last argument: kernel.so
 
@@ -58,8 +60,7 @@ def entries(cache, which="built"):
 
 def whole(entry):
     """An entry is there as a whole or not at all."""
-    library = entry / "kernel.so"
-    return library.stat().st_size == int((entry / "size").read_text()) and (entry / "kernel.tl").read_text()
+    return subprocess.run(["sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=entry).returncode == 0
 
 
 # ---- the compiler -----------------------------------------------------------------------------------------------
@@ -223,13 +224,45 @@ def test_where_the_cache_is(toolkit, tmp_path, monkeypatch):
         scale().build()
 
 
-def test_a_spoilt_entry_is_built_again(toolkit, cache):
-    toolkit("echo library > $last")
+KEPT = ["kernel.so", "kernel.cpp", "kernel.tl", "command", "SHA256SUMS"]
+
+
+def spoil(path, how):
+    data = bytearray(path.read_bytes())
+    if how == "gone":
+        return path.unlink()
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data if how == "flipped" else data[:-1] if how == "short" else data + b"x")
+
+
+@pytest.mark.parametrize("how", ["flipped", "short", "long", "gone"])
+@pytest.mark.parametrize("name", KEPT)
+def test_a_spoilt_entry_is_told_and_built_again(toolkit, cache, tmp_path, name, how):
+    toolkit(f"echo run >> {tmp_path}/runs; echo library > $last")
     library = pathlib.Path(scale().build())
-    library.write_text("li")
-    assert scale().build() == str(library) and library.read_text() == "library\n"
-    (library.parent / "size").unlink()
-    assert scale().build() == str(library) and whole(library.parent)
+    assert sorted(p.name for p in library.parent.iterdir()) == sorted(KEPT) and whole(library.parent)
+    spoil(library.parent / name, how)
+    with pytest.warns(TileLangWarning, match="(?s)TL1116.*is not as it was built; scaled is built again"):
+        assert scale().build() == str(library)
+    assert library.read_text() == "library\n" and whole(library.parent)
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert scale().build() == str(library)
+
+
+@pytest.mark.parametrize("at", range(0, 120, 7))
+def test_a_spoilt_answer_of_the_compiler_is_asked_for_again(toolkit, cache, at):
+    toolkit("echo library > $last")
+    library = scale().build()
+    (answers,) = entries(cache, "compilers")
+    text = answers.read_bytes()
+    at %= len(text)
+    answers.write_bytes(text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert scale().build() == library
+    assert answers.read_bytes() == text and (at < 4 or any("is asked again" in str(w.message) for w in said))
 
 
 def test_the_least_recently_used_go(toolkit, cache, monkeypatch):
