@@ -146,17 +146,19 @@ TL_API int tl_printed_at(TlContext *c, int i, TlPrinted *out);
 /* All 0: the chip as it is. */
 typedef struct {
   double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
-  double miss_factor;     /* of the bytes that L2 does not have, this share counts as missing; 0: 1 */
+  double miss_factor;     /* of the transfers that L2 has not all of, this share still misses; 0: 1 */
   int l2_warm;            /* L2 holds what the same launch before left there; else nothing */
   int l2_all_hit;         /* every read is in L2 already */
   int no_bank_conflicts;  /* of UB */
   int free_flags;         /* flags and barriers take no time, they still order */
   int compute_only;       /* transfers through GM take no time */
-  int copy_only;          /* everything but transfers through GM takes no time */
+  int copy_only;          /* only transfers through GM, and issuing, take time; with compute_only: just overhead */
   int timeline;           /* keep events for tl_time_event_at */
   int64_t max_events;     /* 0: a million */
   int follow;             /* pipe S reads what it read in the last tl_sim with `record`, which had the same arguments */
   const char *constants;  /* "hbm_gbps=1500,flag=10": other values of the chip's timing table (src/arch); NULL: none */
+  int long_rows;          /* short and unaligned rows in GM cost no more than long ones */
+  int no_latency;         /* transfers through GM take only the time that their bytes need on the way */
 } TlTime;
 typedef struct {
   double us, mhz;
@@ -184,9 +186,12 @@ TL_API const char *tl_time_text(TlContext *c);
  *  "peak_gbps",
  *  "pipes":[{side,pipe,ratio,busy_us,idle_us:{reason:us}}],
  *  "cores":[{kind,number,blocks,start_us,end_us,busy_us:{pipe:us},idle_us:{pipe:{reason:us}}}],
- *  "statements":[{id,text,file,line,col,side,pipe,count,busy_us,slowed_us,gm_bytes,gm_rows,ops,least_us,
- *   idle_us:{reason:us}}]}
- * l2_*_bytes: of the reads, in whole sectors of 128 bytes, so they can exceed gm_read_bytes; hbm_write_bytes: what
+ *  "statements":[{id,text,file,line,col,side,pipe,count,busy_us,scalar_us,slowed_us,gm_bytes,gm_most,gm_rows,ops,
+ *   least_us,idle_us:{reason:us}}]}
+ * A statement is an instruction, or what pipe s does itself: elements that it reads and writes. scalar_us: part of the
+ * busy time of pipe s in which it made this instruction ready and issued it; gm_most: bytes of its largest transfer;
+ * l2_*_bytes: of the reads, in whole sectors of 128 bytes, of A2 and A3 in whole lines of 512 for a row that begins or
+ * ends within a sector, so they can exceed gm_read_bytes; hbm_write_bytes: what
  * HBM takes at some time, write_back_bytes: by the end;
  * ops: multiplications and additions of the cube, one an element of a vector instruction; least_us: they at full rate;
  * peak_tops: that rate on all cores for the statement that computes most; gm_rows: pieces that gm_bytes move in.
@@ -197,8 +202,8 @@ typedef struct {
   int32_t statement;      /* index into "statements" */
   const char *pipe;
   double start_us, end_us;
-  int32_t cause;          /* event that let this one begin: the one before it on its pipe, or the one behind the
-                             flag it waited for; -1: none */
+  int32_t cause;          /* event that let this one begin: the one before it on its pipe, the one behind the flag or
+                             barrier it waited for, or pipe s that issued it; -1: none */
 } TlTimeEvent;
 /* The i-th event of the last tl_time with `timeline`, in the order they ended; 0 past the end. */
 TL_API int tl_time_event_at(TlContext *c, int64_t i, TlTimeEvent *out);

@@ -299,14 +299,15 @@ static PyObject *program_time(Program *p, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"args",       "hbm_factor",        "l2_factor",  "l2_warm",
                           "l2_all_hit", "no_bank_conflicts", "free_flags", "compute_only",
                           "copy_only",  "timeline",          "max_events", "constants",
-                          "follow",     "miss_factor",       NULL};
+                          "follow",     "miss_factor",       "long_rows",  "no_latency",
+                          NULL};
   PyObject *list;
   TlTime o = {0};
   long long most = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzpd:time", names, &PyList_Type, &list, &o.hbm_factor,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzpdpp:time", names, &PyList_Type, &list, &o.hbm_factor,
                                    &o.l2_factor, &o.l2_warm, &o.l2_all_hit, &o.no_bank_conflicts, &o.free_flags,
                                    &o.compute_only, &o.copy_only, &o.timeline, &most, &o.constants, &o.follow,
-                                   &o.miss_factor))
+                                   &o.miss_factor, &o.long_rows, &o.no_latency))
     return NULL;
   o.max_events = most;
   TlArg *values = read_args(list);

@@ -31,7 +31,8 @@ static void keep_read(Core *c, Reg v) {
   r->value[r->n++] = v;
 }
 
-static void s_load(Core *c, const Code *q) {
+/* steps: operations of S until here, for the clock. */
+static void s_load(Core *c, const Code *q, int64_t steps) {
   const Element *el = &c->prog->elem[q->a];
   const SimBuf *b = &c->m->sim->buf[el->buf];
   int64_t at;
@@ -39,7 +40,8 @@ static void s_load(Core *c, const Code *q) {
   c->reg[q->d] = (Reg){0};
   if (!element_at(c, el, &at)) return;
   if (c->time) {
-    clock_element(c, b);
+    c->steps = steps;
+    clock_element(c, el);
     if (el->kept && c->reads) {
       if (c->followed < c->reads->n) c->reg[q->d] = c->reads->value[c->followed++];
       return;
@@ -51,14 +53,15 @@ static void s_load(Core *c, const Code *q) {
   if (el->kept && c->reads) keep_read(c, c->reg[q->d]);
 }
 
-static void s_store(Core *c, const Code *q) {
+static void s_store(Core *c, const Code *q, int64_t steps) {
   const Element *el = &c->prog->elem[q->a];
   const SimBuf *b = &c->m->sim->buf[el->buf];
   int64_t at;
   c->m->spin = SPIN;
   if (!element_at(c, el, &at)) return;
   if (c->time) {
-    clock_element(c, b);
+    c->steps = steps;
+    clock_element(c, el);
     return;
   }
   if (c->m->sim->checks) observe_element(c, el, at);
@@ -205,7 +208,7 @@ bool run_s(Core *c, bool one) {
       break;
     case C_LOAD:
       if (!one) drain(c);
-      s_load(c, q);
+      s_load(c, q, steps);
       break;
     case C_DRAIN:
       if (!pipes_empty(c) && !c->hurry) {
@@ -219,7 +222,7 @@ bool run_s(Core *c, bool one) {
     case C_SAY: say(c, &c->prog->say[q->a]); break;
     case C_STORE:
       if (!one) drain(c);
-      s_store(c, q);
+      s_store(c, q, steps);
       if (one) return c->pc = pc, true;
       break;
     case C_CAST: r[q->d] = scalar_cast((DType)q->aux, (DType)q->b, r[q->a]); break;

@@ -288,7 +288,7 @@ typedef struct Core {
   Reads *reads;      /* of the block under way; NULL: not kept, not followed */
   int64_t followed;  /* taken from there by the clock */
   struct TimeCore *time; /* a core of the clock: instructions go there, not to `pipe`; NULL in a functional run */
-  int64_t steps;     /* operations of S in this block, up to its last instruction; counted for the clock */
+  int64_t steps;     /* operations of S in this block, up to its last instruction or element; counted for the clock */
 } Core;
 
 typedef struct {

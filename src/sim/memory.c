@@ -37,12 +37,13 @@ void memory_init(Clock *k) {
     memset(m->same[what], -1, sizeof **m->same * (size_t)buckets);
   }
   m->same_mask = buckets - 1;
-  m->hbm_latency = ticks_of(k->t.hbm_latency);
-  m->l2_latency = ticks_of(k->t.l2_latency);
-  m->unaligned = (int64_t)k->t.fetch_unaligned;
+  m->hbm_latency = o->no_latency ? 0 : ticks_of(k->t.hbm_latency);
+  m->l2_latency = o->no_latency ? 0 : ticks_of(k->t.l2_latency);
+  m->unaligned = o->long_rows ? 0 : (int64_t)k->t.fetch_unaligned;
   m->part_pieces = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
+  m->long_rows = o->long_rows;
   m->all_hit = o->l2 == L2_ALL_HIT;
   m->miss_factor = o->miss_factor > 0 ? o->miss_factor : 1;
   m->free = o->compute_only;
@@ -250,11 +251,13 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   Touched x = {0};
   for (int64_t r = 0; r < t->rows; r++)
     touch_run(m, m->line[t->buf], (uint64_t)(t->at + r * t->pitch), (uint64_t)t->run, t->write, &x);
+  if (m->long_rows) x.lines = ceil_div(x.touched, LINE), x.pieces = ceil_div(x.missing, LINE);
   if (x.dirtied) note_dirty(k, x.dirtied);
   m->dirtied += x.dirtied;
   int64_t back = write_back(m), miss = x.missing;
   if (m->all_hit || t->write) miss = 0; /* a write needs nothing from HBM */
-  else miss = (int64_t)((double)miss * m->miss_factor);
+  else if (miss && (m->misses += m->miss_factor) < 1) miss = 0; /* of the transfers that miss, that share does */
+  else if (miss) m->misses -= 1;
   if (m->all_hit) back = 0;
   if (!t->write) {
     m->miss_bytes += miss;
@@ -262,7 +265,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   }
   *f = (Flow){.write = t->write, .lines = x.lines, .together = 1, .crowd = 1, .behind = -1};
   /* L2 gives a line at a time: a piece of one counts as a whole one there. */
-  int64_t hbm = miss + back + (miss ? (int64_t)((double)x.pieces * m->miss_factor) * m->piece : 0);
+  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0);
   int64_t l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
   Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
   f->bytes = max_i64(hbm ? x.touched : x.lines * LINE, hbm);
@@ -276,7 +279,8 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   if (m->free) f->work = f->next_work = 0;
   int64_t place = (int64_t)t->buf << 40 | t->at, part = (int64_t)t->buf << 40 | t->at / m->part_bytes;
   same_add(m, number, SAME_PLACE, t->write || m->free ? -1 : place);
-  same_add(m, number, SAME_PART, t->write || m->free || t->run >= LINE ? -1 : part);
+  bool whole = t->run >= LINE || m->long_rows;
+  same_add(m, number, SAME_PART, t->write || m->free || whole ? -1 : part);
   join(m, number, now);
   meet(m, number, now);
   crowd(m, f->same[SAME_PART].key, now);

@@ -138,21 +138,23 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
     t->rows = 1;
   }
   double cycles, miss = 1;
+  int64_t rows = e->rows;
+  if (k->opt->long_rows) row *= rows, rows = 1;
   switch (i->op) {
   case OP_GM_TO_L1:
-    cycles = arch_dma_cycles(a->l1_bus, a->l1_row, e->rows, row);
+    cycles = arch_dma_cycles(a->l1_bus, a->l1_row, rows, row);
     miss = a->l1_miss_bus;
     break;
   case OP_GM_TO_UB:
-    cycles = arch_dma_cycles(a->ub_bus, a->ub_row, e->rows, row);
+    cycles = arch_dma_cycles(a->ub_bus, a->ub_row, rows, row);
     miss = a->ub_miss_bus;
     break;
-  case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, e->rows, row); break;
-  default: cycles = (double)(e->rows * row) / a->fix_bus; break;
+  case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, rows, row); break;
+  default: cycles = (double)(rows * row) / a->fix_bus; break;
   }
   t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : a->dma_head);
   t->path = ticks_of(cycles);
-  t->miss = t->write ? t->path : max_i64(t->path, ticks_of(arch_dma_cycles(miss, a->miss_row, e->rows, row)));
+  t->miss = t->write ? t->path : max_i64(t->path, ticks_of(arch_dma_cycles(miss, a->miss_row, rows, row)));
 }
 
 /* ---- the price ------------------------------------------------------------------------------------------ */
@@ -232,7 +234,7 @@ bool price_of(Clock *k, Core *c, const Inst *i, Price *out) {
   if (out->is_gm && !runs) return false;
   if (out->is_gm) {
     transfer(k, c, &e, p->gm_arg, &out->gm);
-    if (k->opt->copy_only && i->pipe == PIPE_FIX) out->gm.head = 0;
+    if (k->opt->no_latency || (k->opt->copy_only && i->pipe == PIPE_FIX)) out->gm.head = 0;
   } else {
     out->ops = runs ? ops_of(c, &e) : 0;
     out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));

@@ -655,19 +655,39 @@ static void time_cores(const Clock *k, SimTime *out, Arena *a) {
   }
 }
 
+/* The elements of a statement are one row. */
+static void time_elements(const Clock *k, const Program *p, SimTime *out) {
+  SimTimeStmt *o = NULL;
+  for (int32_t i = 0; i < p->n_elem; i++) {
+    const Element *el = &p->elem[i];
+    const InstTime *t = &k->inst[el->id];
+    if (el->peek) continue;
+    if (!o || o->stmt != el->stmt) {
+      o = &out->stmt[out->n_stmts++];
+      *o = (SimTimeStmt){.stmt = el->stmt, .side = p->side, .pipe = PIPE_S};
+    }
+    k->number[el->id] = out->n_stmts - 1;
+    o->count = max_i64(o->count, t->count);
+    o->busy += t->scalar;
+  }
+}
+
 static void time_stmts(const Clock *k, SimTime *out, Arena *a) {
-  int32_t most = k->sim->prog[0].n_inst + k->sim->prog[1].n_inst;
-  out->stmt = arena_array(a, SimTimeStmt, most + 1);
-  for (int side = 0; side < 2; side++)
-    for (int32_t i = 0; i < k->sim->prog[side].n_inst; i++) {
-      const Inst *x = &k->sim->prog[side].inst[i];
+  const Program *prog = k->sim->prog;
+  out->stmt = arena_array(a, SimTimeStmt, prog[0].n_inst + prog[1].n_inst + prog[0].n_elem + prog[1].n_elem + 1);
+  for (int side = 0; side < 2; side++) {
+    for (int32_t i = 0; i < prog[side].n_inst; i++) {
+      const Inst *x = &prog[side].inst[i];
       const InstTime *t = &k->inst[x->id];
       k->number[x->id] = out->n_stmts;
       SimTimeStmt *o = &out->stmt[out->n_stmts++];
-      *o = (SimTimeStmt){x->stmt, side ? 'v' : 'c', (Pipe)x->pipe, t->count, t->busy, t->slowed, {0},
-                         t->gm_bytes, t->gm_rows, t->ops};
+      *o = (SimTimeStmt){.stmt = x->stmt, .side = prog[side].side, .pipe = (Pipe)x->pipe, .count = t->count,
+                         .busy = t->busy, .slowed = t->slowed, .gm_bytes = t->gm_bytes, .gm_most = t->gm_most,
+                         .gm_rows = t->gm_rows, .ops = t->ops, .scalar = t->scalar};
       memcpy(o->idle, t->idle, sizeof t->idle);
     }
+    time_elements(k, &prog[side], out);
+  }
 }
 
 static void time_all(Run *r) {
@@ -700,6 +720,9 @@ static void time_all(Run *r) {
   uint32_t last = 0;
   for (int side = 0; side < 2; side++)
     for (int32_t i = 0; i < s->prog[side].n_inst; i++) last = s->prog[side].inst[i].id;
+  for (int side = 0; side < 2; side++) /* an element of a statement without instruction comes after all of them */
+    for (int32_t i = 0; i < s->prog[side].n_elem; i++)
+      if (s->prog[side].elem[i].id > last) last = s->prog[side].elem[i].id;
   k->memo = arena_array(k->arena, PriceMemo, last + 1);
   k->inst = arena_array(k->arena, InstTime, last + 1);
   k->number = arena_array(k->arena, int32_t, last + 1);

@@ -49,12 +49,14 @@ typedef enum { L2_COLD, L2_WARM, L2_ALL_HIT } SimL2;
 
 typedef struct {
   double hbm_factor, l2_factor; /* bandwidth times this; 0: 1 */
-  double miss_factor;           /* of the bytes that L2 does not have, this share counts as missing; 0: 1 */
+  double miss_factor;           /* of the transfers that L2 has not all of, this share still misses; 0: 1 */
   SimL2 l2;
   bool no_bank_conflicts;
   bool free_flags;   /* flags and barriers cost nothing; they still order */
   bool compute_only; /* transfers through GM take no time */
-  bool copy_only;    /* everything else takes no time */
+  bool copy_only;    /* everything else takes no time, but that S issues; with compute_only: what is left is overhead */
+  bool no_latency;   /* transfers through GM take only the time that their bytes need on the way */
+  bool long_rows;    /* transfers through GM cost no more for short or unaligned rows than for long ones */
   bool timeline;     /* keep events, at most max_events (0: a million) */
   int64_t max_events;
   const SimValues *follow; /* of a run with the same arguments; NULL: none */
@@ -71,11 +73,12 @@ typedef struct {
   int64_t busy[PIPE_COUNT], idle[PIPE_COUNT][SIM_IDLE_COUNT];
 } SimTimeCore;
 
-typedef struct { /* one instruction of the program, summed over all its executions */
+typedef struct { /* one instruction, or the elements that one statement reads or writes, over all executions */
   const IrStmt *stmt;
   char side; /* 'c' or 'v' */
   Pipe pipe;
-  int64_t count, busy, slowed, idle[SIM_IDLE_COUNT], gm_bytes, gm_rows, ops;
+  int64_t count, busy, slowed, idle[SIM_IDLE_COUNT], gm_bytes, gm_most, gm_rows, ops;
+  int64_t scalar; /* of busy of pipe S: to issue this */
 } SimTimeStmt;
 
 typedef struct {

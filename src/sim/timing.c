@@ -63,22 +63,51 @@ static void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i) {
   q->mark = until;
 }
 
-static void busy(TimeCore *t, int p, Tick from, Tick until, const Inst *i, int32_t cause) {
+/* What let the entry at the head of a queue begin at `at`: S, which had just issued it, or what it waited for. */
+static int32_t began_by(const TimePipe *q, const TimeEntry *e, Tick at) { return e->issued >= at ? e->from : q->last; }
+
+/* One more event of the timeline, the last of its pipe. */
+static void add_event(TimeCore *t, int p, uint32_t id, Tick from, Tick until, int32_t cause) {
   Clock *k = t->clock;
+  if (!k->opt->timeline || (int64_t)k->events.len >= k->opt->max_events) return;
+  t->pipe[p].last = (int32_t)k->events.len;
+  vec_push(k->arena, &k->events, ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, (int32_t)id, from, until, cause}));
+}
+
+/* An instruction of a pipe with a queue has run. */
+static void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEntry *e) {
   TimePipe *q = &t->pipe[p];
-  if (from > q->mark) idle(t, p, from, IDLE_ISSUE, i);
+  InstTime *it = &t->clock->inst[e->inst->id];
+  idle(t, p, from, IDLE_ISSUE, e->inst);
   if (until > q->mark) {
     t->busy[p] += until - q->mark;
-    if (i) k->inst[i->id].busy += until - q->mark;
+    it->busy += until - q->mark;
     q->mark = until;
   }
-  if (!i) return;
-  k->inst[i->id].count++;
-  if (!k->opt->timeline || (int64_t)k->events.len >= k->opt->max_events) return;
-  int32_t number = (int32_t)k->events.len;
-  vec_push(k->arena, &k->events,
-           ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, (int32_t)i->id, from, until, cause < 0 ? q->last : cause}));
-  q->last = number;
+  it->count++;
+  add_event(t, p, e->inst->id, from, until, began_by(q, e, from));
+}
+
+/* S works for instruction or element `id`; stmt: of an element, NULL to issue. Elements of one statement on end are one
+ * event, and so is a series of issues. */
+static void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *stmt) {
+  Clock *k = t->clock;
+  TimePipe *s = &t->pipe[PIPE_S];
+  Tick until = s->free + work;
+  if (!work) return;
+  idle(t, PIPE_S, s->free, IDLE_ISSUE, NULL);
+  t->busy[PIPE_S] += until - s->mark;
+  k->inst[id].scalar += until - s->mark;
+  s->mark = until;
+  SimTimeEvent *last = s->last < 0 ? NULL : &k->events.data[s->last];
+  bool mine = last && last->pipe == PIPE_S && last->core == (int32_t)(t - k->core) && last->end == s->free;
+  if (mine && (!stmt || stmt == t->doing)) {
+    last->end = until;
+  } else {
+    add_event(t, PIPE_S, id, s->free, until, s->last);
+    t->doing = stmt;
+  }
+  s->free = s->done = until;
 }
 
 /* ---- flags ---------------------------------------------------------------------------------------------- */
@@ -146,22 +175,25 @@ static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int
 
 /* ---- what a queue does ---------------------------------------------------------------------------------- */
 
-static void leave(TimePipe *q, uint32_t depth, Tick at) { q->left[q->head++ % depth] = at; }
+static void leave(TimePipe *q, uint32_t depth, Tick at, int32_t by) {
+  q->left[q->head % depth] = (Left){at, by};
+  q->head++;
+}
 
 /* A synchronisation statement at the head of a queue. False: it must wait. */
 static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
   TimeCore *t = c->time;
   TimePipe *q = &t->pipe[p];
   const Inst *i = e->inst;
-  Tick at = max_i64(q->free, e->issued);
+  Tick at = max_i64(q->free, e->issued), all = max_i64(at, q->done);
   int32_t from = -1;
   switch (i->op) {
   case ST_SET_FLAG: {
     TimeFlag *f = flag_of(k, t, i, e->id);
-    if (f) flag_push(f, max_i64(at, q->done) + k->flag, q->last);
+    if (f) flag_push(f, all + k->flag, began_by(q, e, all));
     break;
   }
-  case ST_CROSS_SET: cross_set(k, c, i, e->id, max_i64(at, q->done), q->last); break;
+  case ST_CROSS_SET: cross_set(k, c, i, e->id, all, began_by(q, e, all)); break;
   case ST_WAIT_FLAG:
   case ST_CROSS_WAIT: {
     TimeFlag *f = i->op == ST_WAIT_FLAG ? flag_of(k, t, i, e->id) : cross_ok(k, e->id) ? &t->cross[e->id] : NULL;
@@ -173,7 +205,7 @@ static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
     idle(t, p, at, i->op == ST_WAIT_FLAG ? IDLE_FLAG : IDLE_CROSS, i);
     break;
   }
-  default: at = max_i64(at, q->done); /* barrier of the pipe */
+  default: at = all; /* barrier of the pipe */
   }
   q->free = at;
   k->inst[i->id].count++;
@@ -189,7 +221,7 @@ static bool run_pipe(Clock *k, Core *c, int p) {
     TimeEntry *e = &q->ring[q->head % depth];
     if (e->inst->op >= OP_COUNT) {
       if (!queue_sync(k, c, p, e)) return moved;
-      leave(q, depth, q->free);
+      leave(q, depth, q->free, began_by(q, e, q->free));
     } else {
       Tick at = max_i64(q->free, e->issued);
       if (e->price.is_gm) {
@@ -202,8 +234,9 @@ static bool run_pipe(Clock *k, Core *c, int p) {
       q->free = at + e->price.ticks;
       if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += e->price.ticks * k->l1_read_slow / TICKS;
       q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
-      busy(t, p, at, q->done, e->inst, -1);
-      leave(q, depth, at);
+      int32_t by = began_by(q, e, at);
+      busy(t, p, at, q->done, e);
+      leave(q, depth, at, by);
     }
     moved = true;
   }
@@ -218,43 +251,48 @@ static bool drained(const TimeCore *t) {
   return true;
 }
 
-static Tick all_done(const TimeCore *t) {
+/* When all pipes are done, and in `by` (if not NULL) what was last. */
+static Tick all_done(const TimeCore *t, int32_t *by) {
   Tick at = 0;
-  for (int p = 0; p < CORE_PIPES; p++) at = max_i64(at, max_i64(t->pipe[p].done, t->pipe[p].free));
+  for (int p = 0; p < CORE_PIPES; p++) {
+    Tick done = max_i64(t->pipe[p].done, t->pipe[p].free);
+    if (done > at && by) *by = t->pipe[p].last;
+    at = max_i64(at, done);
+  }
   return at;
 }
 
-/* S has worked since the instruction before: pay for it. */
-static void pay_steps(Clock *k, Core *c) {
-  TimeCore *t = c->time;
-  TimePipe *s = &t->pipe[PIPE_S];
-  Tick until = s->free + (c->steps - t->steps) * k->scalar_op;
-  t->steps = c->steps;
-  busy(t, PIPE_S, s->free, until, NULL, -1);
-  s->free = s->done = until;
+/* What S has worked since this was asked last. */
+static Tick steps_work(Core *c) {
+  Tick work = (c->steps - c->time->steps) * c->time->clock->scalar_op;
+  c->time->steps = c->steps;
+  return work;
 }
 
-void clock_element(Core *c, const SimBuf *b) {
+void clock_element(Core *c, const Element *el) {
   Clock *k = c->time->clock;
-  TimePipe *s = &c->time->pipe[PIPE_S];
-  Tick until = s->free + (b->space == SPACE_GM ? k->scalar_gm : k->scalar_mem);
-  busy(c->time, PIPE_S, s->free, until, NULL, -1);
-  s->free = s->done = until;
+  bool gm = k->sim->buf[el->buf].space == SPACE_GM;
+  Tick work = steps_work(c) + (gm ? k->scalar_gm : k->scalar_mem);
+  k->inst[el->id].count++;
+  s_works(c->time, k->opt->copy_only && !gm ? 0 : work, el->id, el->stmt);
 }
 
-static void arrive_all(Clock *k, Core *c, Tick at) {
+static void arrive_all(Clock *k, Core *c, Tick at, int32_t by) {
   Machine *m = k->m;
   Tick last = at;
   c->all = 1;
   c->time->blocked = at;
+  c->time->blocked_by = by;
   for (int32_t o = 0; o < m->n_cores; o++)
     if (m->core[o].prog->sync_all && !m->core[o].all) return;
   for (int32_t o = 0; o < m->n_cores; o++)
-    if (m->core[o].prog->sync_all) last = max_i64(last, m->core[o].time->blocked);
+    if (m->core[o].prog->sync_all && m->core[o].time->blocked >= last)
+      last = m->core[o].time->blocked, by = m->core[o].time->blocked_by;
   for (int32_t o = 0; o < m->n_cores; o++) {
     if (!m->core[o].prog->sync_all) continue;
     m->core[o].all = 2;
     m->core[o].time->blocked = last + k->sync_all;
+    m->core[o].time->blocked_by = by;
     wake(k, m->core[o].time->group);
   }
 }
@@ -285,18 +323,21 @@ static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
     why = IDLE_CROSS;
     if (!c->all) {
       if (!drained(t)) return false;
-      arrive_all(k, c, max_i64(at, all_done(t)));
+      Tick done = all_done(t, &from);
+      arrive_all(k, c, max_i64(at, done), from);
     }
     if (c->all != 2) return false;
     c->all = 0;
     at = max_i64(at, t->blocked);
+    from = t->blocked_by;
     break;
   default:
     if (!drained(t)) return false;
-    at = max_i64(at, all_done(t));
+    at = max_i64(at, all_done(t, &from));
     why = IDLE_BARRIER;
   }
   idle(t, PIPE_S, at, why, i);
+  if (at > s->free && from >= 0) s->last = from;
   s->free = s->done = at;
   k->inst[i->id].count++;
   return true;
@@ -306,7 +347,7 @@ bool clock_issue(Core *c, const Inst *i) {
   TimeCore *t = c->time;
   Clock *k = t->clock;
   TimePipe *s = &t->pipe[PIPE_S];
-  pay_steps(k, c);
+  s_works(t, steps_work(c), i->id, NULL);
   int64_t id = i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
   c->at = i;
   if (i->pipe == PIPE_S) {
@@ -327,15 +368,15 @@ bool clock_issue(Core *c, const Inst *i) {
   bool sync = i->op >= OP_COUNT;
   if (!sync && !price_of(k, c, i, &e->price)) return true;
   if (!sync) k->inst[i->id].ops += e->price.ops;
-  Tick room = q->left[q->tail % depth];
-  if (room > s->free) {
-    idle(t, PIPE_S, room, IDLE_QUEUE, i);
-    s->free = room;
+  Left room = q->left[q->tail % depth];
+  if (room.at > s->free) {
+    idle(t, PIPE_S, room.at, IDLE_QUEUE, i);
+    s->free = room.at;
+    if (room.by >= 0) s->last = room.by;
   }
-  Tick issued = s->free + (sync && k->opt->free_flags ? 0 : k->issue);
-  busy(t, PIPE_S, s->free, issued, NULL, -1);
-  s->free = s->done = issued;
-  e->issued = issued;
+  s_works(t, sync && k->opt->free_flags ? 0 : k->issue, i->id, NULL);
+  e->issued = s->free;
+  e->from = s->last;
   q->tail++;
   k->issued++;
   return true;
@@ -368,14 +409,16 @@ static void advance(Clock *k, Group *g) {
   for (int32_t n = 0; n < g->n; n++) {
     Core *c = &k->m->core[g->first + n];
     if (!g->running || c->state != S_DONE || !drained(c->time)) return;
-    pay_steps(k, c);
-    end = max_i64(end, all_done(c->time));
+    Tick rest = steps_work(c); /* after the last instruction of the block; there is one, or nothing took time */
+    if (c->at) s_works(c->time, rest, c->at->id, NULL);
+    end = max_i64(end, all_done(c->time, NULL));
   }
   g->running = false;
   push_event(k, end, GROUP_FREE, (int32_t)(g - k->group));
 }
 
-static void start_block(Clock *k, Group *g, Tick at) {
+/* by: the event at whose end the block before was done. */
+static void start_block(Clock *k, Group *g, Tick at, int32_t by) {
   g->block = k->next_block++;
   g->running = true;
   k->m->budget = INT64_C(1) << 40;
@@ -392,8 +435,9 @@ static void start_block(Clock *k, Group *g, Tick at) {
       TimePipe *q = &t->pipe[p];
       idle(t, p, at, IDLE_START, NULL);
       q->free = q->done = at;
+      q->last = by;
       q->head = q->tail = 0;
-      for (int32_t x = 0; q->left && x < k->arch.queue_depth; x++) q->left[x] = 0;
+      for (int32_t x = 0; q->left && x < k->arch.queue_depth; x++) q->left[x] = (Left){0, -1};
     }
   }
 }
@@ -401,11 +445,16 @@ static void start_block(Clock *k, Group *g, Tick at) {
 /* The next block for a group that is free at k->now. */
 static void next_block(Clock *k, int32_t number) {
   Group *g = &k->group[number];
-  for (int32_t n = 0; n < g->n; n++) k->core[g->first + n].end = k->now;
+  int32_t by = -1;
+  for (int32_t n = 0; n < g->n; n++) {
+    k->core[g->first + n].end = k->now;
+    int32_t last = -1;
+    if (all_done(&k->core[g->first + n], &last) == k->now) by = last;
+  }
   k->end = max_i64(k->end, k->now);
   if (k->next_block >= k->sim->blocks) return;
   k->dispatcher = max_i64(k->dispatcher, k->now) + k->dispatch;
-  start_block(k, g, k->dispatcher + k->block_gap);
+  start_block(k, g, k->dispatcher + k->block_gap, by);
   push_event(k, k->dispatcher + k->block_gap, GROUP_START, number);
 }
 
@@ -426,13 +475,15 @@ static void transfer_ends(Clock *k, int32_t number) {
   Tick complete = k->now + f->latency;
   q->done = max_i64(q->done, complete);
   it->gm_bytes += bytes;
+  it->gm_most = max_i64(it->gm_most, bytes);
   it->gm_rows += x->rows;
   if (x->write) k->m->gm_write += bytes;
   else k->m->gm_read += bytes;
   it->slowed += max_i64(k->now - q->began - x->head - x->path, 0);
   q->in_flight = false;
-  busy(t, p, q->began, complete, e->inst, -1);
-  leave(q, depth, q->began);
+  int32_t by = began_by(q, e, q->began);
+  busy(t, p, q->began, complete, e);
+  leave(q, depth, q->began, by);
 }
 
 static void handle(Clock *k, Event e) {
@@ -471,7 +522,7 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
     t->pipe[p].last = -1;
     if (p == PIPE_S || (pipe_info[p].side != 'b' && pipe_info[p].side != prog->side)) continue;
     t->pipe[p].ring = arena_array(k->arena, TimeEntry, k->arch.queue_depth);
-    t->pipe[p].left = arena_array(k->arena, Tick, k->arch.queue_depth);
+    t->pipe[p].left = arena_array(k->arena, Left, k->arch.queue_depth);
   }
 }
 
@@ -566,13 +617,14 @@ static void clear(Clock *k) {
   k->events.len = 0;
   k->next_block = k->end = k->issued = m->gm_read = m->gm_write = 0;
   k->mem.hit_bytes = k->mem.miss_bytes = k->mem.dirtied = k->mem.write_back = 0;
+  k->mem.misses = 0;
 }
 
 static bool launch(Clock *k) {
   k->now = k->dispatcher = k->launch;
   for (int32_t g = 0; g < k->n_groups; g++) {
     Tick at = k->launch + g * k->skew;
-    start_block(k, &k->group[g], at);
+    start_block(k, &k->group[g], at, -1);
     push_event(k, at, GROUP_START, g);
     k->dispatcher = at; /* later blocks come after the first ones */
   }

@@ -97,8 +97,8 @@ typedef struct {
   int64_t unaligned;   /* bytes that a piece of a line costs when it is not whole sectors */
   int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
-  bool all_hit, free; /* what-if: every read hits; transfers take no time */
-  double miss_factor;
+  bool all_hit, free, long_rows; /* what-if: every read hits; transfers take no time; rows are long and aligned */
+  double miss_factor, misses; /* share of the transfers that miss and do; how much of the next one is due */
 } Memory;
 
 struct Clock;
@@ -134,20 +134,23 @@ typedef enum { IDLE_START, IDLE_ISSUE, IDLE_FLAG, IDLE_CROSS, IDLE_BARRIER, IDLE
 
 typedef struct {
   const Inst *inst;
+  int32_t from;        /* the event of S that issued it, -1 */
   Tick issued;
   int64_t id;
   Price price;
 } TimeEntry;
 
+typedef struct { Tick at; int32_t by; } Left; /* when an instruction left its place; the event that let it begin, -1 */
+
 typedef struct {
   TimeEntry *ring;
-  Tick *left;          /* by place in the ring: when the instruction before left it */
+  Left *left;          /* by place in the ring: of the instruction before */
   uint32_t head, tail;
   Tick free;           /* the next instruction may begin */
   Tick done;           /* everything so far is complete */
   Tick mark;           /* time is accounted for up to here */
   bool in_flight;      /* its head moves through GM */
-  int32_t last;        /* index of its last event of the timeline, -1 */
+  int32_t last;        /* its last event of the timeline, or the one on another pipe that it waited for since; -1 */
   Tick began;          /* of the transfer in flight */
 } TimePipe;
 
@@ -161,7 +164,9 @@ typedef struct TimeCore {
   TimeFlag *flag;            /* [pair][id] */
   int32_t n_flags, n_cross;  /* in `flag`; in `cross` and `sent` together */
   TimeFlag *cross, *sent;    /* as in Core */
-  Tick blocked;              /* S: since when it waits; -1: it does not */
+  Tick blocked;              /* S in sync_all: since when it waits, then until when */
+  int32_t blocked_by;        /* the event that this time hangs on, -1 */
+  const IrStmt *doing;       /* statement of the elements in the last event of S; NULL: it issues */
   int64_t steps;             /* operations of S that are paid for */
   int64_t busy[CORE_PIPES], idle[CORE_PIPES][IDLE_COUNT], blocks;
   Tick start, end;
@@ -172,8 +177,9 @@ typedef struct { int32_t first, n; int64_t block; bool running; } Group;
 typedef struct { Tick at; uint32_t seq; int32_t what, who; } Event; /* what: a pipe's transfer, or GROUP_* */
 
 typedef struct {
-  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes, gm_rows, ops;
-} InstTime; /* slowed: part of busy in which it waited for bandwidth */
+  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes, gm_most, gm_rows, ops;
+  int64_t scalar; /* work of S: to issue it, or for this element */
+} InstTime; /* slowed: part of busy in which it waited for bandwidth; gm_most: bytes of its largest transfer */
 
 typedef struct Clock {
   Sim *sim;
@@ -184,9 +190,9 @@ typedef struct Clock {
   const SimTimeOptions *opt;
   Memory mem;
   PriceMemo *memo;     /* by instruction id */
-  InstTime *inst;      /* by instruction id, pipes with a queue and S */
+  InstTime *inst;      /* by id of an instruction or an element */
   int32_t n_inst;
-  int32_t *number;     /* by instruction id: its place in the result */
+  int32_t *number;     /* by the same id: its place in the result */
   TimeCore *core;      /* as m->core */
   Group *group;
   int32_t n_groups;
@@ -208,7 +214,7 @@ static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5)
 static inline Tick ticks_of_ns(const Clock *k, double ns) { return (Tick)(ns * 1e-3 * k->arch.mhz * TICKS + 0.5); }
 
 bool clock_issue(Core *c, const Inst *i); /* S reaches an instruction; false: it must wait */
-void clock_element(Core *c, const SimBuf *b); /* S reads or writes one element */
+void clock_element(Core *c, const Element *el); /* S reads or writes one element */
 /* Runs the whole launch. The machine's faults say whether it went well. */
 void clock_run(Clock *k);
 

@@ -128,9 +128,11 @@ static void put_stmts(Text *t, const IrKernel *k, const Arch *arch, const SimTim
                 s->stmt->loc.col, s->side == 'c' ? "cube" : "vector", pipe_info[s->pipe].name, (long long)s->count);
     put_us(t, "busy_us", r, s->busy);
     text_put(t, ",");
+    put_us(t, "scalar_us", r, s->scalar);
+    text_put(t, ",");
     put_us(t, "slowed_us", r, s->slowed);
-    text_printf(t, ",\"gm_bytes\":%lld,\"gm_rows\":%lld,\"ops\":%lld,", (long long)s->gm_bytes,
-                (long long)s->gm_rows, (long long)s->ops);
+    text_printf(t, ",\"gm_bytes\":%lld,\"gm_most\":%lld,\"gm_rows\":%lld,\"ops\":%lld,", (long long)s->gm_bytes,
+                (long long)s->gm_most, (long long)s->gm_rows, (long long)s->ops);
     double rate = rate_of(arch, s);
     text_printf(t, "\"least_us\":%.4f,\"idle_us\":", rate ? (double)s->ops / rate / r->mhz : 0);
     put_idle(t, r, s->idle);

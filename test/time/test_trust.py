@@ -208,7 +208,10 @@ def test_no_cost_is_negative(name):
     assert high <= low + 1 if wider else high >= low - 1
 
 
-@pytest.mark.parametrize("option", ["no_bank_conflicts", "free_flags", "compute_only", "copy_only", "l2_all_hit"])
+@pytest.mark.parametrize(
+    "option",
+    ["no_bank_conflicts", "free_flags", "compute_only", "copy_only", "l2_all_hit", "long_rows", "no_latency"],
+)
 def test_what_if_is_never_slower(option):
     p = program(PIPELINE)
     assert cycles(p, SHAPES, **{option: True}) <= cycles(p, SHAPES)
@@ -250,10 +253,10 @@ def test_second_read_hits():
 
 
 def test_half_of_the_misses():
-    """miss_factor: so many of the missing bytes are there after all; their hits count, and it is faster."""
+    """miss_factor: so many of the transfers that miss hit after all, and it is faster. 192 transfers are whole ones."""
     p = program(PIPELINE)
     times = [timed(p, SHAPES, miss_factor=f)[0] for f in (0.0, 0.5, 0.01)]  # 0: as it is
-    assert [t["l2_hit"] for t in times] == pytest.approx([0, 0.5, 0.99], abs=0.001)
+    assert [t["l2_hit"] for t in times] == pytest.approx([0, 0.5, 0.99], abs=1 / 192)
     assert times[0]["us"] > times[1]["us"] > times[2]["us"]
 
 

@@ -97,7 +97,7 @@ function arrows(h) {
       if (e[3] > view.to) break;
       if (e[5] < 0) continue;
       const c = D.events[e[5]], from = rows[rowOf.get(c[0] + c[2])];
-      if (from === r) continue;
+      if (from === r || c[2] === "s") continue;
       ctx.beginPath(); ctx.moveTo(Math.max(x(c[4]), LEFT), TOP + from.y - view.up + ROW / 2);
       ctx.lineTo(Math.max(x(e[3]), LEFT), top); ctx.stroke();
     }

@@ -1,8 +1,9 @@
 """A profile as a Chrome trace: https://ui.perfetto.dev and MindStudio Insight open it.
 
-Processes are cores, threads are pipes; a complete event ("X") is one instruction. Slices of a thread must not overlap,
-so one ends where the next of its pipe begins; `complete_us` says when its bytes are there. Where an instruction waited
-for one of another pipe or core, a flow arrow ("s" to "f") leads from that one to it. Times are microseconds."""
+Processes are cores, threads are pipes; a complete event ("X") is one instruction, on pipe S what it does on end for one
+statement. Slices of a thread must not overlap, so one ends where the next of its pipe begins; `complete_us` says when
+its bytes are there. Where an instruction waited for one of another pipe or core, a flow arrow ("s" to "f") leads from
+that one to it; that pipe S issued it is no arrow. Times are microseconds."""
 
 import json
 
@@ -46,7 +47,7 @@ def trace_events(profile):
                 "args": args,
             }
         )
-        if cause < 0 or (events[cause][0] == core and events[cause][2] == pipe):
+        if cause < 0 or events[cause][2] == "s" or (events[cause][0] == core and events[cause][2] == pipe):
             continue
         other = events[cause]
         out.append(
