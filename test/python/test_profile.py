@@ -87,7 +87,7 @@ def test_what_if(seen):
 
 
 def test_the_critical_path_is_within_the_time(seen):
-    assert 0 < sum(us for _, us, _ in seen.critical_path) <= seen.us + 1e-6
+    assert 0 < sum(us for _, _, us, _ in seen.critical_path) <= seen.us + 1e-6
 
 
 def test_it_prints_and_packs(seen):

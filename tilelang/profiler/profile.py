@@ -8,11 +8,14 @@ alone, what if - are asked of the clock when they are first read.
 import functools
 import json
 import linecache
+import math
 import re
 
 from ..errors import ArgumentError, KernelFault
 from ..frontend.expr import evaluate
 from ..kernel import LAUNCHES, lowered
+from ..language.dtypes import numpy_dtype
+from .launches import Launches
 
 # Idle reasons of the clock, for people.
 REASONS = {
@@ -26,12 +29,16 @@ REASONS = {
 }
 
 MOST_EVENTS = 1_000_000
+LONG_ROWS, NO_LATENCY = "rows in GM long and aligned", "transfers without latency"
+DEEPER = "one more stage in every T.Pipelined"
 
-# What the clock is asked for each what-if of `Profile.what_if`.
+# What the clock is asked for each what-if of `Profile.what_if`. All of them only take something away that costs time.
 QUESTIONS = {
     "every read in L2": {"l2_all_hit": True},
     "twice the HBM bandwidth": {"hbm_factor": 2.0},
     "twice the L2 bandwidth": {"l2_factor": 2.0},
+    LONG_ROWS: {"long_rows": True},
+    NO_LATENCY: {"no_latency": True},
     "no UB bank conflicts": {"no_bank_conflicts": True},
     "flags and barriers free": {"free_flags": True},
 }
@@ -40,7 +47,8 @@ QUESTIONS = {
 class Line:
     """What one Python line costs, over all cores.
 
-    busy_us {pipe: us}, wait_us {reason: us}   sums over the cores
+    busy_us {pipe: us}, wait_us {reason: us}   sums over the cores; of pipe s: to issue the line's instructions, and its
+                                               own work on single elements
     slowed_us                                  part of busy_us that transfers lost to others on HBM and L2
     gm_bytes, count                            bytes through global memory; instructions
     share, pipe                                busy share (0..1) of the cores' time on the pipe that it keeps longest
@@ -78,17 +86,6 @@ def profile(kernel, args, kwargs):
     made = found if len(found) > 1 else found[0]
     made.results = results
     return made
-
-
-class Launches(list):
-    """The profiles of a call that launches several kernels. us: their sum; results: as of a Profile."""
-
-    @property
-    def us(self):
-        return sum(p.us for p in self)
-
-    def __str__(self):
-        return f"{len(self)} launches: {self.us:.2f} us\n\n" + "\n".join(str(p) for p in self)
 
 
 def arguments(kernel, args, kwargs):
@@ -156,11 +153,14 @@ class Profile:
     gm_read_bytes              what the instructions read and write in global memory, workspaces included
     gm_write_bytes
     l2_hit                     share (0..1) of the reads that L2 had
-    hbm_read_bytes             what HBM gives and, at some time, takes: whole sectors of 128 bytes, so for small or
-    hbm_write_bytes            unaligned pieces more than was asked for; what is written twice in L2 counts once
+    hbm_read_bytes             what HBM gives and, at some time, takes: sectors of 128 bytes, on A2 and A3 lines of 512
+    hbm_write_bytes            where a row begins or ends within a sector; what is written twice in L2 counts once
+    hbm_moved_bytes            what went through HBM until the kernel ended; the rest of what was written is in L2 then
     compute_only_us            with all transfers through global memory free
     copy_only_us               with nothing but them
-    overlap                    0: copies and computation in turns, 1: the shorter is hidden behind the longer
+    overhead_us                with neither: launch, starts of blocks, issuing, flags; it is part of both
+    overlap                    of what the shorter of the two takes besides overhead_us, 0: nothing, 1: all is hidden
+                               behind the other
     lines                      [Line], dearest first
     results                    what the call returns, where tensors were given; else None
     pipes, cores, statements   as tl_time_json gives them
@@ -177,6 +177,7 @@ class Profile:
         self.gm_read_bytes, self.gm_write_bytes = result["gm_read_bytes"], result["gm_write_bytes"]
         self.l2_hit = result["l2_hit"]
         self.hbm_read_bytes, self.hbm_write_bytes = self._all["l2_miss_bytes"], self._all["hbm_write_bytes"]
+        self.hbm_moved_bytes = self.hbm_read_bytes + self._all["write_back_bytes"]
         self.blocks, self.instructions = result["blocks"], result["instructions"]
         self.cores_used, self.cores_there = result["cores_used"], result["cores"]
         self.pipes, self.cores, self.statements = self._all["pipes"], self._all["cores"], self._all["statements"]
@@ -192,27 +193,42 @@ class Profile:
                 raise KernelFault(found)
             return result, json.loads(program.time_json()) if full else None
 
+    def _relaxed(self, full=False, **options):
+        """(microseconds, JSON) of a run that leaves costs out. Not above `us`: where the order of the transfers comes
+        out worse by it, the kernel could still run as it did."""
+        result, told = self._run(full=full, **options)
+        return min(result["us"], self.us), told
+
     def settle(self):
         """Where the clock follows a run: asks now all that other runs answer, while what that run read is there."""
         if self._follow:
-            _ = self.compute_only_us, self.copy_only_us, self.what_if, self.events
+            _ = self.compute_only_us, self.copy_only_us, self.overhead_us, self.what_if, self.conflicts, self.events
         return self
 
     # ---- other runs ---------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def compute_only_us(self):
-        return self._run(full=False, compute_only=True)[0]["us"]
+        return self._relaxed(compute_only=True)[0]
 
     @functools.cached_property
     def copy_only_us(self):
-        return self._run(full=False, copy_only=True)[0]["us"]
+        return self._relaxed(copy_only=True)[0]
+
+    @functools.cached_property
+    def overhead_us(self):
+        both = self._relaxed(compute_only=True, copy_only=True)[0]
+        return min(both, self.compute_only_us, self.copy_only_us)
+
+    @property
+    def shorter_us(self):
+        """What the shorter of computation and copies takes besides overhead_us."""
+        return max(min(self.compute_only_us, self.copy_only_us) - self.overhead_us, 0.0)
 
     @property
     def overlap(self):
-        shorter = min(self.compute_only_us, self.copy_only_us)
-        hidden = self.compute_only_us + self.copy_only_us - self.us
-        return max(0.0, min(1.0, hidden / shorter)) if shorter > 0 else 0.0
+        hidden = self.compute_only_us + self.copy_only_us - self.overhead_us - self.us
+        return max(0.0, min(1.0, hidden / self.shorter_us)) if self.shorter_us > 0 else 1.0
 
     @functools.cached_property
     def what_if(self):
@@ -220,11 +236,17 @@ class Profile:
         asked = dict(QUESTIONS)
         if 0 < self.l2_hit < 0.5:
             asked["twice the share of hits in L2"] = {"miss_factor": (1 - 2 * self.l2_hit) / (1 - self.l2_hit)}
-        answers = {q: self._run(full=False, **how)[0]["us"] for q, how in asked.items()}
+        answers = {q: self._relaxed(**how)[0] for q, how in asked.items()}
         deeper = self._deeper()
         if deeper is not None:
-            answers["one more stage in every T.Pipelined"] = deeper
+            answers[DEEPER] = deeper
         return answers
+
+    @functools.cached_property
+    def conflicts(self):
+        """[microseconds over all cores]: what each of `statements` loses to bank conflicts in UB."""
+        told = self._relaxed(full=True, no_bank_conflicts=True)[1]["statements"]
+        return [s["busy_us"] - t["busy_us"] if s["pipe"] == "v" else 0.0 for s, t in zip(self.statements, told)]
 
     def _deeper(self):
         """Time with one more pipeline stage; None: no pipeline, or it does not fit."""
@@ -254,6 +276,14 @@ class Profile:
         ]
         return sorted(found, key=lambda x: (-x[0], x[2]))
 
+    def most(self, side, pipe):
+        """The longest of `waits`, or None; where the pipe waited for S to issue, with what S itself waited for longest
+        as a second one: [(us a core, reason, statement)]."""
+        found = self.waits(side, pipe)[:1]
+        if found and found[0][1] == "issue":
+            found += self.waits(side, "s")[:1]
+        return found
+
     def place(self, statement):
         """file:line of a statement."""
         return f"{self.statements[statement]['file']}:{self.statements[statement]['line']}"
@@ -261,6 +291,10 @@ class Profile:
     def cores_of(self, side):
         """How many cores of a side ("cube", "vector") there are in `cores`."""
         return sum(c["kind"] == side for c in self.cores)
+
+    def has(self, side, pipe):
+        """Do the cores of a side have a pipe (a name of pipe_ratio)? mte3 of a cube core is not counted."""
+        return (side == "vector" if pipe in ("vector", "mte3") else side == "cube") or pipe in ("mte2", "scalar")
 
     def core_us(self, side):
         """What the cores of a side ("cube", "vector") ran, summed."""
@@ -280,11 +314,13 @@ class Profile:
         for s in self.statements:
             key = (s["file"], s["line"])
             line = found.setdefault(key, Line(*key))
-            line.busy_us[s["pipe"]] = line.busy_us.get(s["pipe"], 0.0) + s["busy_us"]
+            for pipe, us in ((s["pipe"], s["busy_us"]), ("s", s["scalar_us"])):
+                line.busy_us[pipe] = line.busy_us.get(pipe, 0.0) + us
+                place = (*key, s["side"], pipe)
+                shares[place] = shares.get(place, 0.0) + (us / span[s["side"]] if span[s["side"]] else 0.0)
+                if shares[place] > line.share:
+                    line.share, line.pipe = shares[place], f"{s['side']} {pipe}"
             place = (*key, s["side"], s["pipe"])
-            shares[place] = shares.get(place, 0.0) + (s["busy_us"] / span[s["side"]] if span[s["side"]] else 0.0)
-            if shares[place] > line.share:
-                line.share, line.pipe = shares[place], f"{s['side']} {s['pipe']}"
             wait = sum(us for reason, us in s["idle_us"].items() if reason != "queue")  # that is the scalar unit's
             waits[place] = waits.get(place, 0.0) + wait / self.cores_of(s["side"]) / self.us
             line.wait_share = max(line.wait_share, waits[place])
@@ -300,9 +336,10 @@ class Profile:
 
     @functools.cached_property
     def critical_path(self):
-        """[(statement, microseconds, times)]: the chain of instructions each of which let the next one begin, from the
-        last to end back to the first; dearest statement first. Time between them is waiting for transfers under way,
-        flags and the start. Empty where there are more events than are kept."""
+        """[(statement, pipe, microseconds, times)]: the chain of instructions, and of what S did, each of which let the
+        next one begin, from the last to end back to the first; dearest first. `us` without them is the launch, starts
+        of blocks, flags on their way and data on their way from memory. Empty where there are more events than are
+        kept."""
         if not self.events or len(self.events) >= MOST_EVENTS:
             return []
         at = max(range(len(self.events)), key=lambda i: self.events[i][4])
@@ -310,10 +347,28 @@ class Profile:
         until = self.events[at][4]
         while at >= 0:
             core, statement, pipe, start, end, cause = self.events[at]
-            us, n = spent.get(statement, (0.0, 0))
-            spent[statement] = us + max(min(end, until) - start, 0.0), n + 1
-            until, at = start, cause
-        return sorted(((s, us, n) for s, (us, n) in spent.items()), key=lambda x: (-x[1], x[0]))
+            us, n = spent.get((statement, pipe), (0.0, 0))
+            spent[statement, pipe] = us + max(min(end, until) - start, 0.0), n + 1
+            until, at = min(start, until), cause
+        return sorted(((*key, us, n) for key, (us, n) in spent.items()), key=lambda x: (-x[2], x[0], x[1]))
+
+    @property
+    def peak_gbps(self):
+        """Bandwidth of HBM, GB/s."""
+        return self._all["peak_gbps"]
+
+    @property
+    def read_once_bytes(self):
+        """Bytes of the tensors among the parameters that the kernel reads: what HBM must give at most."""
+        from ..tensors import stored
+
+        read = {m[1] for s in self.statements if (m := re.match(r"gm_to_\w+ %(\w+)\[", s["text"]))}
+        values = self._values[len(self.kernel.sizes) :]
+        found = 0
+        for p, value in zip(self.kernel.params, values):
+            if p.kind == "tensor" and p.name in read:
+                found += math.prod(value[1]) * numpy_dtype(stored((0,), p.dtype)[1]).itemsize
+        return found
 
     @property
     def flops(self):
@@ -322,12 +377,12 @@ class Profile:
 
     @property
     def roofline(self):
-        """{intensity: operations a byte of HBM traffic, achieved, compute_peak, memory_peak: tera-operations a second,
-        bound: "memory" | "compute"} at this intensity; peaks are those of the clock's own tables."""
-        moved = self.hbm_read_bytes + self.hbm_write_bytes
+        """{intensity: operations a byte of hbm_moved_bytes, achieved, compute_peak, memory_peak: tera-operations a
+        second, bound: "memory" | "compute"} at this intensity; peaks are those of the clock's own tables."""
+        moved = self.hbm_moved_bytes
         peak = self._all["peak_tops"]
         intensity = self.flops / moved if moved else float("inf")
-        memory = intensity * self._all["peak_gbps"] * 1e-3 if moved else float("inf")
+        memory = intensity * self.peak_gbps * 1e-3 if moved else float("inf")
         return {
             "intensity": intensity,
             "achieved": self.flops / self.us * 1e-6 if self.us else 0.0,
@@ -363,16 +418,18 @@ class Profile:
             "l2_hit": self.l2_hit,
             "hbm_read_bytes": self.hbm_read_bytes,
             "hbm_write_bytes": self.hbm_write_bytes,
+            "hbm_moved_bytes": self.hbm_moved_bytes,
             "compute_only_us": self.compute_only_us,
             "copy_only_us": self.copy_only_us,
+            "overhead_us": self.overhead_us,
             "overlap": self.overlap,
             "roofline": self.roofline,
             "what_if": self.what_if,
             "advice": self.advice,
             "lines": [x.to_dict() for x in self.lines],
             "critical_path": [
-                {"statement": s, "us": us, "times": n, "line": self.statements[s]["line"]}
-                for s, us, n in self.critical_path
+                {"statement": s, "pipe": pipe, "us": us, "times": n, "line": self.statements[s]["line"]}
+                for s, pipe, us, n in self.critical_path
             ],
             "pipes": self.pipes,
             "cores": self.cores,

@@ -16,8 +16,9 @@ def _head(p):
         f" hit L2; HBM gives {_mb(p.hbm_read_bytes)}, takes {_mb(p.hbm_write_bytes)}"
     )
     yield (
-        f"  computation alone {p.compute_only_us:.2f} us, copies alone {p.copy_only_us:.2f} us: "
-        f"{100 * p.overlap:.0f} % of the shorter is hidden"
+        f"  computation alone {p.compute_only_us:.2f} us, copies alone {p.copy_only_us:.2f} us, neither"
+        f" {p.overhead_us:.2f} us"
+        + (f": {100 * p.overlap:.0f} % of the shorter is hidden" if p.shorter_us >= 0.005 else "")
     )
     r = p.roofline
     if p.flops and r["memory_peak"] != float("inf"):
@@ -37,8 +38,8 @@ def _pipes(p):
         if not q["busy_us"]:
             continue
         idle = "".join(f"{q['idle_us'].get(r, 0):>10.2f}" for r in reasons)
-        waits = p.waits(q["side"], q["pipe"])
-        most = f"   {p.place(waits[0][2])} ({waits[0][1]})" if waits and waits[0][0] >= 0.005 else ""
+        waits = [f"{p.place(n)} ({reason})" for us, reason, n in p.most(q["side"], q["pipe"]) if us >= 0.005]
+        most = "   " + ", where s waits at ".join(waits) if waits else ""
         yield f"{q['side'] + ' ' + q['pipe']:<13}{q['busy_us']:>10.2f}{100 * q['ratio']:>7.1f}% |          {idle}{most}"
 
 
@@ -57,11 +58,18 @@ def _lines(p):
 def _path(p):
     path = p.critical_path
     if not path:
+        yield "critical path: not known, there were more than a million events"
         return
-    yield f"critical path ({sum(us for _, us, _ in path):.2f} of {p.us:.2f} us; the rest is waiting)"
-    for s, us, times in path[:MOST_STEPS]:
+    on_path = sum(us for _, _, us, _ in path)
+    yield f"critical path ({on_path:.2f} of {p.us:.2f} us)"
+    for s, pipe, us, times in path[:MOST_STEPS]:
         at = p.statements[s]
-        yield f"{us:>9.2f} us {times:>7} times  {at['side']} {at['pipe']:<5} {p.place(s)}  {at['text']}"
+        work = "issue of " if pipe != at["pipe"] else ""
+        yield f"{us:>9.2f} us {times:>7} times  {at['side'] + ' ' + pipe:<11}  {p.place(s)}  {work}{at['text']}"
+    more = sum(us for _, _, us, _ in path[MOST_STEPS:])
+    if more >= 0.005:
+        yield f"{more:>9.2f} us {sum(n for _, _, _, n in path[MOST_STEPS:]):>7} times  others"
+    yield f"{p.us - on_path:>9.2f} us          launch, starts of blocks, flags and data on their way"
 
 
 def _what_if(p):
