@@ -400,13 +400,18 @@ class Kernel(Debugging):
         return profile(self, args, kwargs)
 
     def cost(self, *args, **kwargs):
-        """{"us", "launch_us", "memory_us", "pipe_us", "blocks", "gm_bytes"}: a lower bound of the time of a launch on
-        the chip, in closed form: no run on the clock is faster. Arguments as for profile()."""
+        """{"us", "launch_us", "memory_us", "pipe_us", "blocks", "gm_bytes"}: a lower bound of the time of a call on
+        the chip, in closed form: no run on the clock is faster. Sums, where a call launches several kernels. Arguments
+        as for profile()."""
         from .profiler.profile import arguments
 
-        values, keep = arguments(self, args, kwargs)
-        with self._lock:
-            return self._need("cost").cost(values)[1]
+        found = []
+        for k in (self, *self.rest):
+            values, keep = arguments(k, args, dict(kwargs))
+            with k._lock:
+                found.append(k._need("cost").cost(values)[1])
+        total = {n: sum(c[n] for c in found) for n in found[0] if n != "pipe_us"}
+        return {**total, "pipe_us": {p: sum(c["pipe_us"][p] for c in found) for p in found[0]["pipe_us"]}}
 
     def get_profiler(self, tensor_supply_type=None):
         """Times the kernel and checks it against a reference: see tilelang.profiler."""

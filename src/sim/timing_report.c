@@ -199,7 +199,8 @@ static void text_stmts(Text *t, const IrKernel *k, const SimTime *r) {
     for (int x = 0; x < SIM_IDLE_COUNT; x++) line[i].waits += r->stmt[i].idle[x];
   }
   qsort(line, (size_t)r->n_stmts, sizeof *line, by_time);
-  text_put(t, "\n    busy   waits      count  where             statement (shares of the time of its cores)\n");
+  text_put(t, "\n    busy   waits      count  pipe          where             statement");
+  text_put(t, " (shares of the time of its cores)\n");
   for (int32_t i = 0; i < r->n_stmts && i < 16; i++) {
     const SimTimeStmt *s = line[i].s;
     if (!s->busy && !line[i].waits) break;
@@ -207,9 +208,9 @@ static void text_stmts(Text *t, const IrKernel *k, const SimTime *r) {
     Text one;
     text_init(&one, t->arena);
     ir_print_stmt(&one, k, s->stmt);
-    text_printf(t, "  %5.1f%%  %5.1f%%  %9lld  %-16s  %s\n", 100 * (double)s->busy / all,
-                100 * (double)line[i].waits / all, (long long)s->count, ir_loc_str(t->arena, k->module, s->stmt->loc),
-                text_str(&one));
+    text_printf(t, "  %5.1f%%  %5.1f%%  %9lld  %-6s %-5s  %-16s  %s\n", 100 * (double)s->busy / all,
+                100 * (double)line[i].waits / all, (long long)s->count, s->side == 'c' ? "cube" : "vector",
+                pipe_info[s->pipe].name, ir_loc_str(t->arena, k->module, s->stmt->loc), text_str(&one));
   }
 }
 

@@ -249,6 +249,20 @@ def test_twice_the_hits_of_a_tensor_read_by_some():
     assert p.what_if["every read in L2"] <= us <= p.us
 
 
+def test_nothing_to_do():
+    n = T.symbolic("n")
+
+    @T.prim_func
+    def nothing(x: T.Tensor((n, 64), "float32"), y: T.Tensor((n, 64), "float32")):
+        with T.Kernel(n) as b:
+            t = T.alloc_ub((64,), "float32")
+            T.copy(x[b, :], t)
+            T.copy(t, y[b, :])
+
+    p = compiled(nothing).profile(n=0)
+    assert (p.blocks, p.us, p.advice, p.lines) == (0, 0, [], []) and "0 blocks" in str(p)
+
+
 def test_launches_have_figures_and_views(tmp_path):
     @T.prim_func
     def two(x: T.Tensor((768, 512), "float32"), y: T.Tensor((768, 512), "float32")):
@@ -263,7 +277,9 @@ def test_launches_have_figures_and_views(tmp_path):
                 T.tile.exp(t, t)
                 T.copy(t, y[b * 192 + k * 64, 0])
 
-    p = compiled(two).profile()
+    kernel = compiled(two)
+    p, bound = kernel.profile(), kernel.cost()
+    assert 2 * 1.8 < bound["us"] <= p.us and bound["blocks"] == 52 and bound["gm_bytes"] == 4 * 768 * 512 * 4
     assert p.gm_read_bytes == 2 * 768 * 512 * 4 and p.cycles == p[0].cycles + p[1].cycles
     assert 0 < p.pipe_ratio["vector"] < p[1].pipe_ratio["vector"] and 0 <= p.l2_hit <= 1
     assert p.us == pytest.approx(p[0].us + p[1].us) and len(p.lines) == len(p[0].lines) + len(p[1].lines)

@@ -13,6 +13,8 @@ LINE = 512  # bytes: GM transfers of shorter or unaligned rows are not at the fu
 def advise(p):
     """[str], dearest first."""
     found = []
+    if not p.blocks:
+        return found
     for rule in (
         _launch,
         _idle_cores,

@@ -59,7 +59,8 @@ function draw() {
   ctx.scale(devicePixelRatio, devicePixelRatio);
   ctx.clearRect(0, 0, w, h);
   ctx.font = "10px system-ui"; ctx.textBaseline = "middle";
-  const step = Math.pow(10, Math.floor(Math.log10((view.to - view.from) / 4)));
+  const least = (view.to - view.from) * 90 / (w - LEFT), ten = Math.pow(10, Math.floor(Math.log10(least)));
+  const step = ten * [1, 2, 5, 10].find(n => n * ten >= least); // labels are 90 pixels apart, or more
   ctx.fillStyle = "#606770";
   for (let t = Math.ceil(view.from / step) * step; t < view.to; t += step) {
     ctx.fillRect(x(t), 0, 0.5, h); ctx.fillText(t.toPrecision(6) / 1 + " us", x(t) + 3, 8);

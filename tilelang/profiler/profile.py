@@ -228,7 +228,7 @@ class Profile:
     @property
     def overlap(self):
         hidden = self.compute_only_us + self.copy_only_us - self.overhead_us - self.us
-        return max(0.0, min(1.0, hidden / self.shorter_us)) if self.shorter_us > 0 else 1.0
+        return max(0.0, min(1.0, round(hidden / self.shorter_us, 6))) if self.shorter_us > 0 else 1.0
 
     @functools.cached_property
     def what_if(self):
