@@ -110,8 +110,6 @@ def room_of(path):
         return "include"
     if parts[0] != "src":
         return None
-    if parts[1] == "api.c":
-        return "api"
     return parts[1]
 
 

@@ -1,7 +1,7 @@
 /* base.h - what every other folder stands on: memory, text, tables, diagnostics. Knows no compilers.
  *
  * Memory: an Arena grows by bump allocation and dies whole. When the host allocator returns NULL the arena
- * jumps to its `oom` buffer, which api.c sets at each public entry; code above never tests for NULL, and
+ * jumps to its `oom` buffer, which src/api sets at each public entry; code above never tests for NULL, and
  * nothing leaks because nothing outlives its arena. */
 #ifndef TL_BASE_H
 #define TL_BASE_H

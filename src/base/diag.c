@@ -1,4 +1,4 @@
-/* diag.c - the list of diagnostics of a context. Rendering is api.c's (text, JSON) and Python's. */
+/* diag.c - the list of diagnostics of a context. Rendering is src/api's (text, JSON) and Python's. */
 #include "base.h"
 
 #include <string.h>

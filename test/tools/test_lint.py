@@ -21,7 +21,7 @@ CLEAN = {
     "src/pass/scope.h": '#include "pass.h"\n',
     "src/pass/scope.c": '#include "scope.h"\n',
     "src/sim/sim.h": '#include "../arch/arch.h"\n#include "../ir/ops.def"\n',
-    "src/api.c": '#include "tilelang.h"\n#include "pass/pass.h"\n#include "sim/sim.h"\n',
+    "src/api/api.c": '#include "tilelang.h"\n#include "pass/pass.h"\n#include "sim/sim.h"\n',
     "tools/tlc.c": '#include "tilelang.h"\n',
     "tilelang/kernel.py": "def f():\n    from . import _core\n    import torch\n",
     "docs/ir.md": "# IR\n\n## Rules\n\n1. First.\n",
@@ -31,7 +31,8 @@ CLEAN = {
 FAULTS = [
     ("includes", {"src/sim/a.c": '#include "../pass/pass.h"\n'}, "src/sim/a.c:1: sim must not see pass"),
     ("includes", {"src/base/a.c": '#include "../ir/ir.h"\n'}, "src/base/a.c:1: base must not see ir"),
-    ("includes", {"src/api.c": '#include "pass/scope.h"\n'}, "src/api.c:1: \"pass/scope.h\" is private to src/pass"),
+    ("includes", {"src/api/api.c": '#include "pass/scope.h"\n'},
+     "src/api/api.c:1: \"pass/scope.h\" is private to src/pass"),
     ("includes", {"tools/tlc.c": '#include "../src/ir/ir.h"\n'}, "tools must not see ir"),
     ("includes", {"src/ir/a.c": '#include "tilelang.h"\n'}, "ir does not see the public API"),
     ("includes", {"src/pass/a.c": '#include "scope.c"\n'}, "only headers and tables are included"),
