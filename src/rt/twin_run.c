@@ -119,10 +119,17 @@ static bool compile(Arena *a, Diags *d, const TwinRun *r, const char *dir) {
     diag_fix(d, g, "install g++, or name one by CC and CXX");
     return false;
   }
+  const char *sources = "", *objects = ""; /* the model: those in C */
+  for (const TwinFile *f = twin_files; f->name; f++) {
+    size_t n = strlen(f->name);
+    if (n < 2 || strcmp(f->name + n - 2, ".c")) continue;
+    sources = arena_printf(a, "%s %s", sources, f->name);
+    objects = arena_printf(a, "%s %.*so", objects, (int)n - 1, f->name);
+  }
   const struct { const char *path, *options; } steps[] = {
-      {cc, "-std=gnu17 -O2 -c twin.c -o twin.o"},
-      {cxx, arena_printf(a, "-std=c++17 -O1 -w %s -I. %s kernel.cpp glue.cpp twin.o -o kernel -lpthread -lm", mode,
-                         dirs)}};
+      {cc, arena_printf(a, "-std=gnu17 -O2 -c%s", sources)},
+      {cxx, arena_printf(a, "-std=c++17 -O1 -w %s -I. %s kernel.cpp glue.cpp%s -o kernel -lpthread -lm", mode, dirs,
+                         objects)}};
   for (size_t i = 0; i < TL_COUNT(steps); i++) {
     Words w = {0};
     vec_push(a, &w, arena_str(a, steps[i].path));

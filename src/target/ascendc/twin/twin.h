@@ -2,7 +2,8 @@
  *
  * The vendor's headers, compiled for debugging on a CPU, turn every call of the Ascend C API into calls of hardware
  * intrinsics. glue.cpp gives these their names and types and calls what stands here. The model is plain C and knows no
- * header of the vendor; the tests call it directly.
+ * header of the vendor; the tests call it directly. What is done when, and who may reach what: order.c; what the
+ * instructions do: vector.c, moves.c; numbers.c.
  *
  * A process is one core. Instructions run at once, in program order; what the order of the chip does not guarantee is
  * found by clocks: every pipe counts its instructions and knows how far it has seen the others (set_flag passes this on
