@@ -12,6 +12,7 @@ import linecache
 import os
 import re
 import sys
+import tokenize
 
 # number -> (severity, title); the 10xx lines are the Python section of src/base/diag.def (test/python compares them)
 CODES = {
@@ -58,9 +59,12 @@ class Diagnostic:
         self.code = code if isinstance(code, str) else f"TL{code:04d}"
         self.severity = severity or known[0]
         self.title = title or known[1]
-        self.text, self.file, self.line, self.col = text, file, line, col
+        self.text, self.file, self.fix = text, file, fix
+        self.line, self.col = _pinpoint(text, file, line, col)
+        if other:
+            line, col = _pinpoint(other["text"], other.get("file"), other.get("line"), other.get("col"))
+            other = {**other, "line": line, "col": col}
         self.other = other
-        self.fix = fix
 
     def to_dict(self):
         """The fields as a dict, as `tlc --json` writes them."""
@@ -105,6 +109,44 @@ def _source(file, line, col, paint):
     if not source.strip() or len(source) > 400:
         return []
     return ["    " + source.replace("\t", " "), f"    {' ' * max((col or 1) - 1, 0)}{paint['caret'].format('^')}"]
+
+
+_QUOTED = re.compile(r"(?:'|\((?=\w+=\.\.\.\)))([^\W\d]\w*)")  # 'name', and the option of T.call(option=...)
+
+
+def _pinpoint(text, file, line, col):
+    """(line, column) of the first name that `text` quotes, where the statement at (line, col) has it: an argument
+    before what is assigned to, never an attribute. Without one, where the statement begins."""
+    wanted = _QUOTED.findall(text) if file and line and col else ()
+    if not wanted:
+        return line, col
+    found, depth, before = {}, 0, ""
+    for kind, word, at in _words(file, line):
+        if at < (line, col - 1):
+            continue
+        if word == ";" and not depth:
+            break
+        depth += (word in "([{") - (word in ")]}") if kind == tokenize.OP else 0
+        if kind == tokenize.NAME and before != "." and word in wanted:
+            found.setdefault((word, depth > 0), at)
+        before = word
+    for name in wanted:
+        at = found.get((name, True)) or found.get((name, False))
+        if at:
+            return at[0], at[1] + 1
+    return line, col
+
+
+def _words(file, line):
+    """(kind, text, (line, column from 0)) of each token of the statement that begins on a line of a Python file."""
+    lines = iter(linecache.getlines(file)[line - 1 :])
+    try:
+        for t in tokenize.generate_tokens(lambda: next(lines, "")):
+            if t.type in (tokenize.NEWLINE, tokenize.ENDMARKER):
+                return
+            yield t.type, t.string, (t.start[0] + line - 1, t.start[1])
+    except (tokenize.TokenError, SyntaxError):
+        return
 
 
 def _short(path):
@@ -207,7 +249,7 @@ class _AtCall(TileLangError):
     number = 0
 
     def __init__(self, text, fix=None, at=None):
-        file, line, col = at or here()
+        file, line, col = at or spot()
         super().__init__([Diagnostic(self.number, text, file, line, col, None, fix)])
 
 
@@ -250,11 +292,11 @@ def frame_depth():
     return n
 
 
-def place_of(frame, line=None):
+def place_of(frame):
     """(file, line, column) of the statement a frame stands in; the column is that of the line's first character."""
     if frame is None:
         return (None, 0, 0)
-    file, line = frame.f_code.co_filename, line or frame.f_lineno or 0
+    file, line = frame.f_code.co_filename, frame.f_lineno or 0
     source = linecache.getline(file, line)
     return (file, line, _column(frame.f_code, frame.f_lasti, file, line, source))
 
@@ -292,9 +334,23 @@ def here():
     return place_of(user_frame(2))
 
 
+def spot(frame=None, instruction=None):
+    """(file, line, column) of the call, index or operation that a frame, or without one the user's innermost, is at;
+    before Python 3.11 of its statement. Columns count characters from 1."""
+    frame = frame or user_frame(2)
+    if frame is None or not hasattr(frame.f_code, "co_positions"):
+        return place_of(frame)
+    at = frame.f_lasti if instruction is None else instruction
+    line, _, col, _ = next(itertools.islice(frame.f_code.co_positions(), at // 2, None), (None,) * 4)
+    if line is None or col is None:
+        return place_of(frame)
+    source = linecache.getline(frame.f_code.co_filename, line)
+    return (frame.f_code.co_filename, line, len(source.encode()[:col].decode(errors="ignore")) + 1)
+
+
 def fail(code, text, fix=None, at=None, other=None, kind=CompileError):
-    """Raises one front-end error at the user's current line (or at `at`)."""
-    file, line, col = at or here()
+    """Raises one front-end error where the user's code is (or at `at`)."""
+    file, line, col = at or spot()
     raise kind([Diagnostic(code, text, file, line, col, other, fix)])
 
 
@@ -318,11 +374,11 @@ class explained:
                 tb = tb.tb_next
                 continue
             was, inside = inside, code.co_filename.startswith(_PACKAGE)
-            user = user if inside else (tb.tb_frame, tb.tb_lineno)
+            user = user if inside else (tb.tb_frame, tb.tb_lasti)
             callee = callee if inside and was and callee else code.co_name if inside and user else None
             tb = tb.tb_next
         deep = isinstance(error, RecursionError)
-        at = place_of(*user) if user else here()
+        at = spot(*user) if user else spot()
         if not inside and not deep:
             asked = error.args[0] if isinstance(error, KeyError) and error.args else None
             if type(asked).__module__.startswith(__package__):
@@ -446,8 +502,8 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
         text = f"{what} takes {len(places)} arguments by their place, {len(args)} are given"
     text, fix = text or f"{what}: {error}", fix or usage
     if kind is not None:
-        raise kind(text, fix, here()) from None
-    fail(1004, text, fix, here())
+        raise kind(text, fix, spot()) from None
+    fail(1004, text, fix)
 
 
 def place(at, text):
@@ -469,21 +525,29 @@ def warn(text, code=1020, at=None, fix=None, other=None):
     """A warning at the user's line (or at `at`) through Python's own machinery."""
     import warnings
 
-    file, line, col = at or here()
+    file, line, col = at or spot()
     found = Diagnostic(code, text, file, line, col, other, fix, "warning")
     warnings.warn_explicit(TileLangWarning(found), TileLangWarning, file or "tilelang", line or 1)
 
 
 def names_for_people(text, spelt=()):
-    """%a of IR text is 'a' in Python; what stands in backticks is IR and stays. `spelt`: {name of the IR text: as the
-    author wrote it}, where they differ."""
+    """%a of IR text is 'a' in Python, or a in an expression in backticks, and f32 is float32. `spelt`: {name of the IR
+    text: as the author wrote it}, where they differ."""
     if spelt:
         text = _IR_NAME.sub(lambda m: "%" + spelt.get(m[1], m[1]), text)
     parts = text.split("`")
-    parts[::2] = [_IR_NAME.sub(r"'\1'", p) for p in parts[::2]]
+    parts[::2] = [_IR_NAME.sub(r"'\1'", _IR_DTYPE.sub(_python_dtype, p)) for p in parts[::2]]
+    parts[1::2] = [_IR_NAME.sub(r"\1", p) for p in parts[1::2]]
     return "`".join(parts)
 
 
+def _python_dtype(m):
+    from .language.dtypes import OF_IR
+
+    return OF_IR.get(m[0], m[0])
+
+
+_IR_DTYPE = re.compile(r"(?<![%.\w'])(?:[iuf]\d+(?:x2)?|bf16|e4m3|e5m2)\b(?!')")
 _IR_NAME = re.compile(r"%([^\W\d][\w.]*\w|[^\W\d])")
 
 

@@ -112,7 +112,12 @@ x = bx[0]                                  | TL1005 | not subscriptable | one va
 x = round(a[0, 0])                         | TL1005 | __round__ | T.round(x)
 x = math.exp(a[0, 0])                      | TL1005 | needs a number | T.exp
 x = np.exp(a[0, 0])                        | TL1005 | needs a number | T.exp
-x = max(a[0, 0], 0.0)                      | TL1005 | needs the truth | T.max
+x = max(a[0, k] for k in range(4))         | TL1005 | needs the truth | T.max
+x = [a[0, k] for k in T.serial(4)]         | TL1004 | a comprehension over a loop that the chip runs | compute
+for k, j in enumerate(T.serial(4)): a[k, j] = 1.0 | TL1004 | `enumerate` over a loop | compute
+for k in zip(T.serial(4), range(4)): a[0, 0] = 1.0 | TL1004 | `zip` over a loop | compute
+for k in reversed(T.serial(4)): a[0, k] = 1.0 | TL1004 | `reversed` over a loop | compute
+x = T.round(a[0, 0], "up")                 | TL1004 | rounding_mode=up | ties-to-even
 x = f"{bx:04d}"                            | TL1005 | needs a number | T.printf
 for k in T.Parallel(-4): a[k, 0] = 1.0     | TL1004 | T.Parallel over (-4,) | at least 0
 x = a[0, 0] << 2                           | TL1004 | '<<' takes integers | T.reinterpret

@@ -215,7 +215,7 @@ def test_kernels_of_a_command_line():
         return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
 
     assert run(COMMAND.replace("OTHER", "8")).stdout == "f\n"
-    assert "<string>:7:9: error TL0501: T.copy moves" in run(COMMAND.replace("OTHER", "4")).stderr
+    assert "<string>:7:16: error TL0501: T.copy moves" in run(COMMAND.replace("OTHER", "4")).stderr
     inside = COMMAND.replace("OTHER", "8")
     assert "TL1009" in run(f"exec({inside!r})").stderr
 

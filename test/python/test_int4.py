@@ -142,10 +142,10 @@ def test_refusals():
     refused("bx \\* 3 is an offset .* not known to be even", lambda A, B, C, a, b, c, bx: T.copy(A[0, bx * 3], a))
     refused("7 is a size .* it is odd", lambda A, B, C, a, b, c, bx: T.copy(A[0:1, 0:7], a[0:1, 0:7]))
     refused("an element of 'a' is accessed", element)
-    refused("is a scalar of i4x2", variable)
-    refused("is a scalar of i4x2", lambda A, B, C, a, b, c, bx: C.__setitem__((0, 0), T.cast(bx, "int4")))
+    refused("is a scalar of int4", variable)
+    refused("is a scalar of int4", lambda A, B, C, a, b, c, bx: C.__setitem__((0, 0), T.cast(bx, "int4")))
     refused("convert in two steps", lambda A, B, C, a, b, c, bx: T.copy(A, T.alloc_ub((32, 64), "float16")))
-    with pytest.raises(tilelang.CompileError, match="cube of 950 does not multiply i4x2"):
+    with pytest.raises(tilelang.CompileError, match="cube of 950 does not multiply int4"):
         tilelang.compile(product(32, 32, 64, 32, 32, 64).prim_func, chip="950", out_idx=-1)
     kernel = product(32, 32, 64, 32, 32, 64)
     with pytest.raises(tilelang.ArgumentError, match="'A' has dtype int16, wanted int4"):

@@ -246,7 +246,7 @@ def test_R022_workspace_is_seen_by_other_cores(rng):
     assert np.array_equal(tilelang.compile(across_cores(True), out_idx=-1, workspace_idx=1)(x), x + 1)
     with pytest.raises(KernelFault) as caught:
         tilelang.compile(across_cores(False), out_idx=-1, workspace_idx=1)(x)
-    assert caught.value.code in ("TL0806", "TL0802") and "%W" in str(caught.value)
+    assert caught.value.code in ("TL0806", "TL0802") and "'W'" in str(caught.value)
 
 
 def test_R023_a_read_is_ordered_after_the_last_write(rng):

@@ -9,7 +9,17 @@ import functools
 import os
 import threading
 
-from ..errors import CompileError, Diagnostic, UnknownNameError, fail, frame_depth, here, place, user_frames
+from ..errors import (
+    CompileError,
+    Diagnostic,
+    UnknownNameError,
+    fail,
+    frame_depth,
+    here,
+    place,
+    spot,
+    user_frames,
+)
 from ..language.dtypes import int32
 from .expr import (
     Buffer,
@@ -171,7 +181,7 @@ class Builder:
         number = self.files.get(file)
         if number is None:
             number = self.files[file] = len(self.files) + 1
-            name = os.path.basename(file or "?").replace('"', "'")
+            name = "".join("'" if c == '"' or not c.isprintable() else c for c in os.path.basename(file or "?"))
             while name in self.paths:
                 name = os.path.join(os.path.basename(os.path.dirname(file)), name) if os.sep not in name else name + "'"
             self.paths[name] = file
@@ -247,7 +257,7 @@ class Builder:
 
     def error(self, code, text, fix=None, other=None, at=None):
         """An error after which tracing can go on."""
-        file, line, col = at or here()
+        file, line, col = at or spot()
         self.errors.append(Diagnostic(code, text, file, line, col, other, fix))
 
     def note(self, text, code=1021, at=None):
@@ -329,7 +339,7 @@ class Builder:
         if isinstance(value, (Buffer, Region)):
             fail(
                 1004,
-                f"an element of {describe(buf)} cannot take the tile {describe(value)}",
+                f"the tile {describe(value)} does not fit into an element of {describe(buf)}",
                 fix="index it, or T.copy(src, dst)",
             )
         if isinstance(value, Poison):

@@ -7,6 +7,7 @@ the block runs. A later use of such a name is an error that says so (expr.Poison
 import itertools
 
 from ..errors import fail, here, warn
+from ..language.dtypes import bool_, float32, int32
 from . import builder
 from .builder import active, goes_on
 from .expr import (
@@ -20,6 +21,7 @@ from .expr import (
     _number,
     binary,
     cast,
+    const,
     decided,
     operands,
     select,
@@ -68,14 +70,27 @@ class RuntimeLoop:
         return self.run(None)
 
 
+def _flag(b):
+    """A variable that is true until a loop is left by `break`."""
+    v = MutVar(bool_, here())
+    b.emit(["var ", v, f": {bool_.ir} = ", const(True, bool_)], "var")
+    return v
+
+
 class For:
-    def __init__(self, it, names, at):
+    """`flag`: of a loop of the chip with an `else` and a `break`; `broken`: Python left the loop."""
+
+    flag, broken = None, False
+
+    def __init__(self, it, names, at, leaves):
         self.it, self.names, self.at = it, names, at
         b = active()
         ir = isinstance(it, RuntimeLoop)
         self.live = ir and b is not None and b.live
         self.ir = ir and not self.live
         self.control = b.control if b else 0
+        if ir and leaves:
+            self.flag = _flag(b)
 
     def __iter__(self):
         if isinstance(self.it, RuntimeLoop):
@@ -113,8 +128,10 @@ class Rounds:
 
 
 class While:
-    def __init__(self, test, at):
-        self.test, self.at, self.stmt = test, at, None
+    flag, broken = None, False
+
+    def __init__(self, test, at, leaves):
+        self.test, self.at, self.stmt, self.leaves = test, at, None, leaves
         b = active()
         self.control = b.control if b else 0
         self.ir, self.count = False, 0
@@ -137,6 +154,8 @@ class While:
         value = self.test()
         if not isinstance(value, Expr):
             return bool(value) and self.rounds.another()
+        if self.leaves and self.flag is None:
+            self.flag = _flag(b)
         if b.running:
             self.count += 1
             return b.again(self, value, self.count - 1)
@@ -243,7 +262,20 @@ class Frame:
         values = list(value)
         if len(values) != len(spec):
             return values  # Python's own message says it best
+        values[1:] = (self.once(v) for v in values[1:])  # what is stored first must not change what follows
         return tuple(self.assign(s, v) for s, v in zip(spec, values))
+
+    def each(self, value):
+        """The values for targets one of which is starred."""
+        return [self._snapshot("v", v) for v in value]
+
+    def once(self, value):
+        """A value that several targets take, or that is stored after another: what it reads, it reads now."""
+        if isinstance(value, Expr) and not value.pure and not (isinstance(value, MutVar) and value.name is None):
+            return active_or_fail().let("v", value)
+        if type(value) in (tuple, list):
+            return type(value)(map(self.once, value))
+        return value
 
     def _bind(self, name, value):
         if isinstance(value, MutVar) and value.name is None:
@@ -277,6 +309,8 @@ class Frame:
             return b.let(name, value)
         if type(value) in (tuple, list):
             return type(value)(self._snapshot(f"{name}_{i}", v) for i, v in enumerate(value))
+        if type(value) is dict:
+            return {k: self._snapshot(f"{name}_{i}", v) for i, (k, v) in enumerate(value.items())}
         return value
 
     def aug(self, name, old, op, value):
@@ -377,30 +411,43 @@ class Frame:
 
         return serial
 
-    def stop_(self, fn):
-        """`breakpoint()` stops where the kernel is interpreted, not where it is traced."""
+    def pythons(self, fn):
+        """What a kernel calls in place of a function of Python. `breakpoint()` stops where the kernel is interpreted,
+        not where it is traced."""
         b = active()
-        return fn if b is None or b.live or fn is not breakpoint else _nothing
+        if b is None or fn is breakpoint and b.live:
+            return fn
+        return _ON_CHIP[fn] if _hashable(fn) and fn in _ON_CHIP else fn
 
-    def for_(self, it, names, has_else):
+    def items(self, it):
+        """What a comprehension goes through."""
+        if isinstance(it, RuntimeLoop):
+            _refuse_loop("a comprehension")
+        return it
+
+    def for_(self, it, names, leaves):
         if isinstance(it, Poison):
             it._use()
-        if has_else and isinstance(it, RuntimeLoop):
-            fail(1002, "`else` of a run-time loop", fix="put the statements after the loop")
         if isinstance(it, (Expr, int)):
             fail(1004, f"a loop over {show(it)}", fix=f"for i in T.serial({show(it)}):")
-        return For(it, names, here())
+        return For(it, names, here(), leaves)
 
-    def while_(self, test, endless):
+    def while_(self, test, leaves, endless):
         if endless:
             goes_on("`while True` without a `break`: Python runs it while the kernel is traced, and goes on for ever")
-        return While(test, here())
+        return While(test, here(), leaves)
+
+    def unbroken(self, h):
+        """Does the `else` of a loop run?"""
+        return not h.broken if h.flag is None else h.flag
 
     def if_(self, test):
         return If(test, here())
 
     def jump(self, h, word):
         b = active()
+        if h.flag is not None and word == "break":
+            b.emit([h.flag, " = ", const(False, bool_)], "assign")
         if h.ir:
             b.emit([word], word)
             return False
@@ -410,6 +457,7 @@ class Frame:
                 f"`{word}` of a loop that Python runs, under an `if` that the chip decides",
                 fix="make the loop a run-time loop: T.serial",
             )
+        h.broken = word == "break"
         return True
 
     def ret(self, value):
@@ -447,6 +495,23 @@ class Frame:
                 return out
         return out
 
+    def in_(self, value, items):
+        if isinstance(items, range) and isinstance(value, Expr) and len(items):
+            low, high, step = min(items), max(items), abs(items.step)
+            parts = [lambda: value >= low, lambda: value <= high] + [lambda: (value - low) % step == 0] * (step > 1)
+            return self.and_(*parts)
+        chip = isinstance(items, (tuple, list, set)) and any(isinstance(v, Expr) for v in (value, *items))
+        return self.or_(*((lambda v=v: value == v) for v in items)) if chip else value in items
+
+    def assert_(self, test, message):
+        """`assert` of a value of the chip is T.device_assert; true where nothing is left to Python."""
+        if not isinstance(test, Expr) or test.op == "const":
+            return test.args[0] if isinstance(test, Expr) else test
+        from ..language.debug import device_assert
+
+        device_assert(test, "" if message is None else message())
+        return True
+
     def not_(self, value):
         return unary("!", value) if isinstance(value, Expr) else not value
 
@@ -458,6 +523,64 @@ class Frame:
 
 def _nothing(*args, **kwargs):
     pass
+
+
+def _hashable(fn):
+    return getattr(type(fn), "__hash__", None) is not None
+
+
+def _refuse_loop(what):
+    fail(
+        1004,
+        f"{what} over a loop that the chip runs",
+        fix="`for i in T.serial(n):` by itself, and compute what else changes from i; range(n) and T.unroll(n) in a "
+        "comprehension are Python's",
+    )
+
+
+def _largest(fn, op):
+    def function(*values, **named):
+        given = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+        if named or not any(isinstance(v, Expr) for v in given):
+            return fn(*values, **named)
+        out = given[0]
+        for v in given[1:]:
+            out = binary(op, out, v)
+        return out
+
+    return function
+
+
+def _converted(fn, dtype):
+    def function(*values, **named):
+        one = values[0] if len(values) == 1 else None
+        return cast(one, dtype) if isinstance(one, Expr) and one.op != "const" else fn(*values, **named)
+
+    return function
+
+
+def _division(a, b):
+    return (a // b, a % b) if isinstance(a, Expr) or isinstance(b, Expr) else divmod(a, b)
+
+
+def _of_items(fn):
+    def function(*values, **named):
+        if any(isinstance(v, RuntimeLoop) for v in values):
+            _refuse_loop(f"`{fn.__name__}`")
+        return fn(*values, **named)
+
+    return function
+
+
+_ON_CHIP = {
+    breakpoint: _nothing,
+    max: _largest(max, "max"),
+    min: _largest(min, "min"),
+    int: _converted(int, int32),
+    float: _converted(float, float32),
+    divmod: _division,
+    **{f: _of_items(f) for f in (enumerate, zip, reversed, list, tuple, set, sorted, sum, any, all, map, filter, iter)},
+}
 
 
 def active_or_fail():

@@ -22,6 +22,11 @@ import types
 from ..errors import fail
 
 FRAME, MAKE = "__tl_f", "__tl"
+# functions of Python that hooks.Frame.pythons answers for where a value or a loop of the chip is passed
+PYTHONS = frozenset(
+    "max min int float divmod breakpoint "
+    "enumerate zip reversed list tuple set sorted sum any all map filter iter".split()
+)
 
 
 def _command(name):
@@ -118,19 +123,29 @@ def _stored(nodes):
     return [n for n in out if not n.startswith("__tl")]
 
 
+def _inside(loop):
+    """(node, own) of the body of a loop, without the functions in it; own: a `break` there leaves this loop."""
+    todo = [(n, True) for n in loop.body]
+    while todo:
+        node, own = todo.pop()
+        yield node, own
+        if isinstance(node, (ast.For, ast.While)):
+            todo += [(n, False) for n in node.body] + [(n, own) for n in node.orelse]
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            todo += [(n, own) for n in ast.iter_child_nodes(node)]
+
+
 def endless(loop):
     """Is a `while` true for ever, and has no `break`, `return` or `raise`?"""
     if not isinstance(loop.test, ast.Constant) or not loop.test.value:
         return False
-    todo = [(n, True) for n in loop.body]
-    while todo:
-        node, own = todo.pop()  # own: a `break` here leaves the loop
-        if isinstance(node, (ast.Return, ast.Raise)) or (own and isinstance(node, ast.Break)):
-            return False
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            own = own and not isinstance(node, (ast.For, ast.While))
-            todo += [(n, own) for n in ast.iter_child_nodes(node)]
-    return True
+    ends = (ast.Return, ast.Raise)
+    return not any(isinstance(n, ends) or own and isinstance(n, ast.Break) for n, own in _inside(loop))
+
+
+def _leaves(loop):
+    """Has a loop an `else`, and a `break` that skips it?"""
+    return bool(loop.orelse) and any(own and isinstance(n, ast.Break) for n, own in _inside(loop))
 
 
 def endless_loop(frames):
@@ -259,6 +274,20 @@ _BINOPS = {
 }  # fmt: skip
 
 
+def _pattern(p, subject):
+    """The test that a pattern of `match` stands for; None when it binds parts of the value."""
+    if isinstance(p, ast.MatchValue):
+        return ast.Compare(_name(subject), [ast.Eq()], [p.value])
+    if isinstance(p, ast.MatchSingleton):
+        return ast.Compare(_name(subject), [ast.Is()], [_const(p.value)])
+    if isinstance(p, ast.MatchAs) and p.pattern is None:
+        return _const(True)
+    if isinstance(p, ast.MatchOr):
+        parts = [_pattern(q, subject) for q in p.patterns]
+        return None if None in parts else ast.BoolOp(ast.Or(), parts)
+    return None
+
+
 class Rewriter(ast.NodeTransformer):
     def __init__(self):
         self.count = 0
@@ -317,12 +346,15 @@ class Rewriter(ast.NodeTransformer):
         if len(targets) == 1:
             return self.assign(targets[0], value)
         tmp = self.temp("v")
-        out = [ast.Assign([ast.Name(tmp, ast.Store())], value)]
+        out = [ast.Assign([ast.Name(tmp, ast.Store())], _call("once", value))]
         return self.at(node, out + [self.assign(t, _name(tmp)) for t in targets])
 
     def assign(self, target, value):
         spec = _spec(target)
-        return ast.Assign([target], value if spec is None else _call("assign", _const(spec), value))
+        many = isinstance(target, (ast.Tuple, ast.List))
+        if spec is not None or many:
+            value = _call("assign", _const(spec), value) if spec is not None else _call("each", value)
+        return ast.Assign([target], value)
 
     def visit_AnnAssign(self, node):
         annotation = self.visit(node.annotation)
@@ -368,14 +400,20 @@ class Rewriter(ast.NodeTransformer):
         self.loops.append(h)
         body = self.again(h, saved, carried, node) + self.block(node.body)
         self.loops.pop()
-        orelse = self.block(node.orelse)
+        ends = _const(_leaves(node))
         out = [
-            ast.Assign([ast.Name(h, ast.Store())], _call("for_", it, _const(_spec(node.target)), _const(bool(orelse)))),
+            ast.Assign([ast.Name(h, ast.Store())], _call("for_", it, _const(_spec(node.target)), ends)),
             ast.Assign([ast.Name(saved, ast.Store())], _call("save", _locals(), _const(names))),
-            ast.For(node.target, _name(h), body, orelse),
+            ast.For(node.target, _name(h), body, []),
             self.leave(h, saved, names, carried),
         ]
-        return self.at(node, out)
+        return self.at(node, out) + self.otherwise(h, node)
+
+    def otherwise(self, h, node):
+        """The `else` of a loop stands after it, where the loop has a `break` under a condition."""
+        if not _leaves(node):
+            return self.block(node.orelse)
+        return self.visit(_put(ast.If(_call("unbroken", _name(h)), node.orelse, []), node.orelse[0]))
 
     def again(self, h, saved, carried, node):
         """At the start of each iteration: names that each run of a loop of the chip begins with."""
@@ -401,12 +439,15 @@ class Rewriter(ast.NodeTransformer):
         body = self.block(node.body)
         self.loops.pop()
         out = [
-            ast.Assign([ast.Name(h, ast.Store())], _call("while_", _lambda(test), _const(endless(node)))),
+            ast.Assign(
+                [ast.Name(h, ast.Store())],
+                _call("while_", _lambda(test), _const(_leaves(node)), _const(endless(node))),
+            ),
             ast.Assign([ast.Name(saved, ast.Store())], _call("save", _locals(), _const(names))),
-            ast.While(ast.Call(ast.Attribute(_name(h), "next", ast.Load()), [], []), body, self.block(node.orelse)),
+            ast.While(ast.Call(ast.Attribute(_name(h), "next", ast.Load()), [], []), body, []),
             self.leave(h, saved, names, carried),
         ]
-        return self.at(node, out)
+        return self.at(node, out) + self.otherwise(h, node)
 
     def visit_If(self, node):
         h, saved = self.temp("h"), self.temp("s")
@@ -430,6 +471,32 @@ class Rewriter(ast.NodeTransformer):
         done = _call("merge", _name(h), _name(saved), _locals(), _const(names))
         out.append(ast.If(ask("end"), [self.unpack(names, done)], []))
         return self.at(node, out)
+
+    def visit_Assert(self, node):
+        said = _lambda(self.visit(node.msg)) if node.msg is not None else _const(None)
+        node.test = _put(_call("assert_", self.visit(node.test), said), node.test)
+        return node
+
+    def visit_Match(self, node):
+        """Patterns of values, with `|`, `_` and names, are a chain of `if`."""
+        subject = self.temp("m")
+        chain = []
+        for case in reversed(node.cases):
+            test, body = _pattern(case.pattern, subject), list(case.body)
+            if test is None:  # it takes a value apart, which only Python can
+                return self.generic_visit(node)
+            name = getattr(case.pattern, "name", None)
+            if name:
+                body.insert(0, _put(ast.Assign([ast.Name(name, ast.Store())], _name(subject)), case.body[0]))
+            if case.guard is not None:
+                if name:
+                    return self.generic_visit(node)
+                test = ast.BoolOp(ast.And(), [test, case.guard])
+            chain = [ast.copy_location(ast.If(test, body, chain), case.pattern)]
+        first = ast.Assign([ast.Name(subject, ast.Store())], self.visit(node.subject))
+        whole = ast.fix_missing_locations(ast.copy_location(ast.Module(chain, []), node)).body[0]
+        made = self.visit(whole)
+        return self.at(node, [first]) + (made if isinstance(made, list) else [made])
 
     def visit_Break(self, node):
         return self.jump(node, "break")
@@ -457,8 +524,13 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node):
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == "breakpoint":
-            node.func = _put(_call("stop_", node.func), node.func)
+        if isinstance(node.func, ast.Name) and node.func.id in PYTHONS:
+            node.func = _put(_call("pythons", node.func), node.func)
+        return node
+
+    def visit_comprehension(self, node):
+        self.generic_visit(node)
+        node.iter = _put(_call("items", node.iter), node.iter)
         return node
 
     def visit_BoolOp(self, node):
@@ -476,13 +548,17 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Compare(self, node):
         self.generic_visit(node)
-        if len(node.ops) == 1:
-            return node
         left, parts = node.left, []
         for op, right in zip(node.ops, node.comparators):
-            parts.append(_lambda(ast.Compare(left, [op], [right])))
+            part = ast.Compare(left, [op], [right])
+            if isinstance(op, (ast.In, ast.NotIn)):
+                part = _call("in_", left, right)
+                part = _call("not_", part) if isinstance(op, ast.NotIn) else part
+            parts.append(part)
             left = right
-        return _put(_call("and_", *parts), node)
+        if len(parts) == 1:
+            return _put(parts[0], node) if isinstance(parts[0], ast.Call) else node
+        return _put(_call("and_", *map(_lambda, parts)), node)
 
 
 _CODE = {}  # (code object, file) -> (rewritten code object, line and column of its `def`)

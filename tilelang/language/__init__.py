@@ -92,6 +92,7 @@ from .math import (
     sin,
     sqrt,
     tanh,
+    trunc,
     truncdiv,
     truncmod,
     use_swizzle,

@@ -23,6 +23,8 @@ IR_NAME = {
     "int4": "i4x2",  # an element of the core is a byte with two: the printer halves the last dimension
 }
 
+OF_IR = {ir: name for name, ir in IR_NAME.items()}
+
 _BITS = {"bool": 8, "float8_e4m3fn": 8, "float8_e5m2": 8, "bfloat16": 16}
 
 # Other spellings of the same dtypes: C, torch, short and historical names.

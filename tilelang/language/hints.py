@@ -55,10 +55,9 @@ _INSTEAD = {
     "fabs": "T.abs(x)",
     "nearbyint": "T.round(x)",
     "rint": "T.round(x)",
-    "trunc": "T.if_then_else(x < 0.0, T.ceil(x), T.floor(x))",
     "copysign": "T.if_then_else(y < 0.0, -T.abs(x), T.abs(x))",
     "isnan": "x != x",
-    **dict.fromkeys(("fmod", "mod"), "T.truncmod(a, b) or a % b of integers"),
+    **dict.fromkeys(("fmod", "mod"), "T.truncmod(a, b) as C, a % b as Python"),
     **dict.fromkeys("erfc asin acos atan atan2 asinh acosh atanh ldexp nextafter popcount isinf isfinite".split()),
 }
 REFUSED.update(dict.fromkeys(_INSTEAD, "no instruction of the chip computes it"))

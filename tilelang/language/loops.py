@@ -18,8 +18,8 @@ def _bounds(what, args, start=None, stop=None, step=None):
         fail(1004, f"{what} takes 1 to 3 bounds, not {len(args)}", fix=f"{what}(n), or {what}(begin, end, step)")
     lo, hi, step = (0, args[0], 1) if len(args) == 1 else (args[0], args[1], args[2] if len(args) == 3 else 1)
     lo, hi, step = (as_index(v, f"a bound of {what}") for v in (lo, hi, step))
-    if isinstance(step, int) and step <= 0:
-        fail(1004, f"{what} with step {step}", fix="steps are positive; count down with n - 1 - i")
+    if isinstance(step, int) and step == 0:
+        fail(1004, f"{what} with step 0", fix="a step other than 0, or `while` with a variable of the chip")
     return lo, hi, step
 
 
@@ -30,28 +30,56 @@ class _Serial(RuntimeLoop):
     def begin(self, b, names):
         lo, hi, step = self.bounds
         name = names[0] if isinstance(names, tuple) and len(names) == 1 else names
+        if isinstance(step, int) and step < 0:
+            return self.down(b, name, isinstance(names, tuple))
         v = Var(name if isinstance(name, str) and name != "_" else "i", wrap(hi, int32).dtype, "loop")
         if isinstance(lo, int) and isinstance(hi, int) and lo < hi:
             v.range = (lo, hi - 1)
         head = ["for ", v, " in ", wrap(lo, int32), "..", wrap(hi, int32)]
-        if step != 1 or not isinstance(step, int):
+        if not isinstance(step, int) or step != 1:
             head += [" step ", wrap(step, int32)]
         if self.stages:
             head.append(f" pipeline({self.stages})")
         b.open("for", head, self.at)
         return (v,) if isinstance(names, tuple) else v
 
+    def down(self, b, name, many):
+        """Counting down: the loop of the chip counts the runs."""
+        lo, hi, step = self.bounds
+        runs = as_index((lo - hi - step - 1) // -step)
+        v = Var("i", int32, "loop")
+        if isinstance(runs, int) and runs > 0:
+            v.range = (0, runs - 1)
+        b.open("for", ["for ", v, " in ", wrap(0, int32), "..", wrap(runs, int32)], self.at)
+        index = b.let(name if isinstance(name, str) else "i", wrap(lo - v * -step))
+        return (index,) if many else index
+
     def end(self, b):
         b.close()
-        lo, hi, _ = self.bounds
+        lo, hi, step = self.bounds
+        if isinstance(step, int) and step < 0:
+            lo, hi = hi, lo
         if isinstance(lo, int) and isinstance(hi, int) and hi <= lo:
             b.blocks[-1].pop()  # the body never runs: what it says need not hold
+
+
+def _forward(step):
+    """A step known at run time only, which must be positive: the chip compares in one direction."""
+    from .debug import device_assert
+
+    b = active()
+    if isinstance(step, int) or b is None or not b.kernel_open:
+        return step
+    step = step if step.pure else b.let("step", step)
+    device_assert(step > 0, "a step that is known only at run time must be positive")
+    return step
 
 
 def serial(*args, start=None, stop=None, step=None):
     """`for i in T.serial(n)` or `(lo, hi[, step])`: a loop of the chip, one run after another. `range` is the same."""
     current("T.serial")
-    return _Serial(*_bounds("T.serial", args, start, stop, step))
+    lo, hi, step = _bounds("T.serial", args, start, stop, step)
+    return _Serial(lo, hi, _forward(step))
 
 
 def Pipelined(

@@ -50,11 +50,26 @@ def floormod(a, b):
 
 
 def truncdiv(a, b):
-    return a // b
+    """a / b rounded towards 0, of integers as C divides them."""
+    if _python(a, b):
+        return _constant(-(-a // b) if (a < 0) != (b < 0) else a // b)
+    a, b = wrap(a), wrap(b)
+    if a.dtype.is_float or b.dtype.is_float:
+        return trunc(a / b)
+    down = a // b
+    return if_then_else(And((a < 0) != (b < 0), a % b != 0), down + 1, down)
 
 
 def truncmod(a, b):
-    return a % b
+    """What is left of a after truncdiv(a, b): it has the sign of a."""
+    if _python(a, b):
+        return _constant(a - truncdiv(a, b) * b)
+    a, b = wrap(a), wrap(b)
+    if a.dtype.is_float or b.dtype.is_float:
+        left = abs(a) % abs(b)
+        return if_then_else(a < 0, -left, left)
+    left = a % b
+    return if_then_else(And((a < 0) != (b < 0), left != 0), left - b, left)
 
 
 def _fold(op, python, values):
@@ -105,8 +120,31 @@ cos = _function("cos", "cos", _m.cos)
 tanh = _function("tanh", "tanh", _m.tanh)
 floor = _function("floor", "floor", _m.floor)
 ceil = _function("ceil", "ceil", _m.ceil)
-round = _function("round", "round", _b.round)
+_even = _function("round", "round", _b.round)
 abs = _function("abs", "abs", _b.abs)
+
+
+_WAYS = ("ties-to-even", "ties-away-from-zero")
+
+
+def round(x, rounding_mode="ties-to-even"):
+    """x rounded to a whole number; halves go to the even one, or away from 0."""
+    if rounding_mode not in _WAYS:
+        fail(1004, f"T.round(rounding_mode={show(rounding_mode)})", fix=f"{_WAYS[0]!r} or {_WAYS[1]!r}")
+    if rounding_mode == _WAYS[0]:
+        return _even(x)
+    size = abs(x)
+    down = floor(size)
+    up = down + 1 if _python(x) else down + 1.0
+    near = if_then_else(size - down >= 0.5, up, down)
+    return if_then_else(x < 0, -near, near)
+
+
+def trunc(x):
+    """x without its fraction."""
+    if _python(x):
+        return _m.trunc(x)
+    return if_then_else(x < 0, ceil(x), floor(x))
 
 
 def exp2(x):

@@ -65,7 +65,7 @@ def _agree(what, dst, src):
         return True
     current(what).error(
         1012,
-        f"{what}: '{dst.buf.called}' takes {shape_text(dst.ext)}, '{src.buf.called}' gives {shape_text(src.ext)}",
+        f"{what}: '{src.buf.called}' gives {shape_text(src.ext)}, '{dst.buf.called}' takes {shape_text(dst.ext)}",
         fix="give both the same shape by slicing; a dimension of 1 is repeated",
     )
     return False
