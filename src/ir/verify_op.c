@@ -880,8 +880,7 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
 }
 
 void ir_verify_op(IrKernel *k, Diags *d, const IrStmt *s, const IrStmt *side) {
-  bool by_hand = op_info[s->op].level == 'l' && k->cores == CORES_UNSET; /* in source text: no pass will correct it */
-  bool lowered = k->level == LEVEL_LOWERED || k->issuable || by_hand;
+  bool lowered = k->level == LEVEL_LOWERED || k->issuable || op_info[s->op].level == 'l'; /* no pass corrects that */
   Verifier verifier = {k, d, k->module->arena, s, side, lowered}, *v = &verifier;
   uint32_t before = d->n_errors;
   check_attrs(v, s);
