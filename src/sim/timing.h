@@ -81,6 +81,9 @@ int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: t
 
 typedef struct { uint32_t stamp; int64_t bytes; } Dirty;
 
+/* A transfer that L2 has seen; stamp: of the lines that were brought in then. */
+typedef struct { int32_t buf; bool write; uint32_t stamp; int64_t at, run, rows, pitch, touched, lines; } Tile;
+
 typedef struct {
   Flow *flow;
   int32_t n_flows;
@@ -89,6 +92,9 @@ typedef struct {
   int32_t *followers;  /* scratch */
   uint32_t **line;     /* by buffer: state of each 512-byte line */
   uint32_t capacity;   /* in units of LINES_A_STAMP lines */
+  bool room;           /* for all lines of all tensors: none is ever pushed out */
+  Tile *tile;          /* by hash */
+  int tile_bits;
   int64_t filled;      /* lines brought in so far */
   Dirty *dirty;        /* ring of written ranges, oldest first */
   uint32_t dirty_head, dirty_tail, dirty_cap;
