@@ -55,7 +55,7 @@ static Event pop_event(Clock *k) {
 
 /* ---- accounts ------------------------------------------------------------------------------------------- */
 
-static void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i) {
+static inline void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i) {
   TimePipe *q = &t->pipe[p];
   if (until <= q->mark) return;
   t->idle[p][why] += until - q->mark;
@@ -64,18 +64,20 @@ static void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i) {
 }
 
 /* What let the entry at the head of a queue begin at `at`: S, which had just issued it, or what it waited for. */
-static int32_t began_by(const TimePipe *q, const TimeEntry *e, Tick at) { return e->issued >= at ? e->from : q->last; }
+static inline int32_t began_by(const TimePipe *q, const TimeEntry *e, Tick at) {
+  return e->issued >= at ? e->from : q->last;
+}
 
-/* One more event of the timeline, the last of its pipe. */
+/* One more event of the timeline, if there is one, the last of its pipe. */
 static void add_event(TimeCore *t, int p, uint32_t id, Tick from, Tick until, int32_t cause) {
   Clock *k = t->clock;
-  if (!k->opt->timeline || (int64_t)k->events.len >= k->opt->max_events) return;
+  if ((int64_t)k->events.len >= k->opt->max_events) return;
   t->pipe[p].last = (int32_t)k->events.len;
   vec_push(k->arena, &k->events, ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, (int32_t)id, from, until, cause}));
 }
 
 /* An instruction of a pipe with a queue has run. */
-static void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEntry *e) {
+static inline void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEntry *e) {
   TimePipe *q = &t->pipe[p];
   InstTime *it = &t->clock->inst[e->inst->id];
   idle(t, p, from, IDLE_ISSUE, e->inst);
@@ -85,20 +87,13 @@ static void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEntry *e) 
     q->mark = until;
   }
   it->count++;
-  add_event(t, p, e->inst->id, from, until, began_by(q, e, from));
+  if (t->clock->opt->timeline) add_event(t, p, e->inst->id, from, until, began_by(q, e, from));
 }
 
-/* S works for instruction or element `id`; stmt: of an element, NULL to issue. Elements of one statement on end are one
- * event, and so is a series of issues. */
-static void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *stmt) {
+/* Elements of one statement on end are one event, and so is a series of issues. */
+static void s_event(TimeCore *t, Tick until, uint32_t id, const IrStmt *stmt) {
   Clock *k = t->clock;
-  TimePipe *s = &t->pipe[PIPE_S];
-  Tick until = s->free + work;
-  if (!work) return;
-  idle(t, PIPE_S, s->free, IDLE_ISSUE, NULL);
-  t->busy[PIPE_S] += until - s->mark;
-  k->inst[id].scalar += until - s->mark;
-  s->mark = until;
+  const TimePipe *s = &t->pipe[PIPE_S];
   SimTimeEvent *last = s->last < 0 ? NULL : &k->events.data[s->last];
   bool mine = last && last->pipe == PIPE_S && last->core == (int32_t)(t - k->core) && last->end == s->free;
   if (mine && (!stmt || stmt == t->doing)) {
@@ -107,10 +102,23 @@ static void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *stmt) {
     add_event(t, PIPE_S, id, s->free, until, s->last);
     t->doing = stmt;
   }
-  s->free = s->done = until;
+}
+
+/* S works for instruction or element `id`; stmt: of an element, NULL to issue. */
+static inline void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *stmt) {
+  Clock *k = t->clock;
+  TimePipe *s = &t->pipe[PIPE_S];
+  if (!work) return;
+  if (k->opt->timeline) s_event(t, s->free + work, id, stmt);
+  t->busy[PIPE_S] += work;
+  k->inst[id].scalar += work;
+  s->free = s->done = s->mark = s->free + work;
 }
 
 /* ---- flags ---------------------------------------------------------------------------------------------- */
+
+/* Something happened that pipe p may wait for. */
+static inline void may_move(TimeCore *t, int p) { t->may |= 1u << p; }
 
 static void flag_push(TimeFlag *f, Tick at, int32_t from) {
   if (f->n == FLAG_RING) return; /* the functional run calls this a fault */
@@ -169,15 +177,20 @@ static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int
                                 : partner(c, to, i->mode);
     if (!takes) continue;
     flag_push(&to->time->cross[id], last + k->cross_flag, from);
+    to->time->may = ALL_PIPES;
     if (to->time->group != c->time->group) wake(k, to->time->group);
   }
 }
 
 /* ---- what a queue does ---------------------------------------------------------------------------------- */
 
-static void leave(TimePipe *q, uint32_t depth, Tick at, int32_t by) {
-  q->left[q->head % depth] = (Left){at, by};
-  q->head++;
+static TimeEntry *head_of(const Clock *k, const TimePipe *q) { return &q->ring[q->head & k->ring]; }
+
+/* The head of a queue leaves it; S may wait for that. */
+static inline void leave(const Clock *k, Core *c, int p, Tick at, int32_t by) {
+  TimePipe *q = &c->time->pipe[p];
+  q->left[q->head++ & k->ring] = (Left){at, by};
+  if (c->state == S_QUEUE ? c->at->pipe == p : c->state == S_SYNC && q->head == q->tail) may_move(c->time, PIPE_S);
 }
 
 /* A synchronisation statement at the head of a queue. False: it must wait. */
@@ -191,6 +204,7 @@ static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
   case ST_SET_FLAG: {
     TimeFlag *f = flag_of(k, t, i, e->id);
     if (f) flag_push(f, all + k->flag, began_by(q, e, all));
+    may_move(t, i->dst);
     break;
   }
   case ST_CROSS_SET: cross_set(k, c, i, e->id, all, began_by(q, e, all)); break;
@@ -212,35 +226,32 @@ static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
   return true;
 }
 
-static bool run_pipe(Clock *k, Core *c, int p) {
+/* Runs what is in a queue until it must wait or is empty. */
+static void run_pipe(Clock *k, Core *c, int p) {
   TimeCore *t = c->time;
   TimePipe *q = &t->pipe[p];
-  uint32_t depth = (uint32_t)k->arch.queue_depth;
-  bool moved = false;
   while (q->head != q->tail && !q->in_flight) {
-    TimeEntry *e = &q->ring[q->head % depth];
+    TimeEntry *e = head_of(k, q);
     if (e->inst->op >= OP_COUNT) {
-      if (!queue_sync(k, c, p, e)) return moved;
-      leave(q, depth, q->free, began_by(q, e, q->free));
-    } else {
-      Tick at = max_i64(q->free, e->issued);
-      if (e->price.is_gm) {
-        q->in_flight = true;
-        q->began = at;
-        q->free = at + e->price.gm.head;
-        push_event(k, q->free, p, c->index);
-        return true;
-      }
-      q->free = at + e->price.ticks;
-      if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += e->price.ticks * k->l1_read_slow / TICKS;
-      q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
-      int32_t by = began_by(q, e, at);
-      busy(t, p, at, q->done, e);
-      leave(q, depth, at, by);
+      if (!queue_sync(k, c, p, e)) return;
+      leave(k, c, p, q->free, began_by(q, e, q->free));
+      continue;
     }
-    moved = true;
+    Tick at = max_i64(q->free, e->issued);
+    if (e->price.is_gm) {
+      q->in_flight = true;
+      q->began = at;
+      q->free = at + e->price.gm.head;
+      push_event(k, q->free, p, c->index);
+      return;
+    }
+    q->free = at + e->price.ticks;
+    if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += e->price.ticks * k->l1_read_slow / TICKS;
+    q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
+    int32_t by = began_by(q, e, at);
+    busy(t, p, at, q->done, e);
+    leave(k, c, p, at, by);
   }
-  return moved;
 }
 
 /* ---- S -------------------------------------------------------------------------------------------------- */
@@ -293,6 +304,7 @@ static void arrive_all(Clock *k, Core *c, Tick at, int32_t by) {
     m->core[o].all = 2;
     m->core[o].time->blocked = last + k->sync_all;
     m->core[o].time->blocked_by = by;
+    may_move(m->core[o].time, PIPE_S);
     wake(k, m->core[o].time->group);
   }
 }
@@ -308,6 +320,7 @@ static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
   case ST_SET_FLAG: {
     TimeFlag *f = flag_of(k, t, i, id);
     if (f) flag_push(f, at + k->flag, s->last);
+    may_move(t, i->dst);
     break;
   }
   case ST_WAIT_FLAG:
@@ -358,51 +371,46 @@ bool clock_issue(Core *c, const Inst *i) {
     return true;
   }
   TimePipe *q = &t->pipe[i->pipe];
-  uint32_t depth = (uint32_t)k->arch.queue_depth;
   c->state = S_QUEUE;
-  if (q->tail - q->head == depth) return false;
+  if (q->tail - q->head == k->depth) return false;
   c->state = S_RUN;
-  TimeEntry *e = &q->ring[q->tail % depth];
+  TimeEntry *e = &q->ring[q->tail & k->ring];
   e->inst = i;
   e->id = id;
   bool sync = i->op >= OP_COUNT;
   if (!sync && !price_of(k, c, i, &e->price)) return true;
   if (!sync) k->inst[i->id].ops += e->price.ops;
-  Left room = q->left[q->tail % depth];
-  if (room.at > s->free) {
-    idle(t, PIPE_S, room.at, IDLE_QUEUE, i);
-    s->free = room.at;
-    if (room.by >= 0) s->last = room.by;
+  const Left *room = q->tail < k->depth ? NULL : &q->left[(q->tail - k->depth) & k->ring];
+  if (room && room->at > s->free) {
+    idle(t, PIPE_S, room->at, IDLE_QUEUE, i);
+    s->free = room->at;
+    if (room->by >= 0) s->last = room->by;
   }
   s_works(t, sync && k->opt->free_flags ? 0 : k->issue, i->id, NULL);
   e->issued = s->free;
   e->from = s->last;
-  q->tail++;
+  if (q->tail++ == q->head) may_move(t, i->pipe);
   k->issued++;
-  return true;
-}
-
-static bool s_may_go(const Clock *k, const Core *c) {
-  const TimeCore *t = c->time;
-  if (c->state == S_DONE) return false;
-  if (c->state == S_QUEUE) {
-    const TimePipe *q = &t->pipe[c->at->pipe];
-    return q->tail - q->head < (uint32_t)k->arch.queue_depth;
-  }
   return true;
 }
 
 /* ---- groups and blocks ---------------------------------------------------------------------------------- */
 
+/* Everything that may move does, S first and then pipe by pipe, until all waits. */
 static void advance(Clock *k, Group *g) {
-  bool moved = g->running;
-  while (moved) {
+  for (bool moved = g->running; moved;) {
     moved = false;
     for (int32_t n = 0; n < g->n; n++) {
       Core *c = &k->m->core[g->first + n];
-      if (s_may_go(k, c)) moved |= run_s(c, false);
-      for (int p = 1; p < CORE_PIPES; p++)
-        if (c->time->pipe[p].head != c->time->pipe[p].tail) moved |= run_pipe(k, c, p);
+      TimeCore *t = c->time;
+      for (uint32_t from = ALL_PIPES, todo; (todo = t->may & from);) {
+        int p = __builtin_ctz(todo);
+        t->may &= ~(1u << p);
+        from &= ~1u << p;
+        if (p == PIPE_S) run_s(c, false);
+        else run_pipe(k, c, p);
+        moved = true;
+      }
     }
   }
   Tick end = 0;
@@ -428,6 +436,7 @@ static void start_block(Clock *k, Group *g, Tick at, int32_t by) {
     TimeCore *t = c->time;
     core_begin(c, g->block);
     c->steps = t->steps = 0;
+    t->may = 1u << PIPE_S;
     if (!t->blocks++) t->start = at;
     for (int32_t f = 0; f < t->n_flags; f++) t->flag[f].head = t->flag[f].n = 0;
     for (int32_t f = 0; f < t->n_cross; f++) t->cross[f].head = t->cross[f].n = 0;
@@ -437,7 +446,6 @@ static void start_block(Clock *k, Group *g, Tick at, int32_t by) {
       q->free = q->done = at;
       q->last = by;
       q->head = q->tail = 0;
-      for (int32_t x = 0; q->left && x < k->arch.queue_depth; x++) q->left[x] = (Left){0, -1};
     }
   }
 }
@@ -466,8 +474,7 @@ static void transfer_ends(Clock *k, int32_t number) {
   TimeCore *t = c->time;
   TimePipe *q = &t->pipe[p];
   const Flow *f = &k->mem.flow[number];
-  uint32_t depth = (uint32_t)k->arch.queue_depth;
-  const TimeEntry *e = &q->ring[q->head % depth];
+  const TimeEntry *e = head_of(k, q);
   InstTime *it = &k->inst[e->inst->id];
   const Transfer *x = &e->price.gm;
   int64_t bytes = x->run * x->rows;
@@ -483,7 +490,8 @@ static void transfer_ends(Clock *k, int32_t number) {
   q->in_flight = false;
   int32_t by = began_by(q, e, q->began);
   busy(t, p, q->began, complete, e);
-  leave(q, depth, q->began, by);
+  leave(k, c, p, q->began, by);
+  may_move(t, p);
 }
 
 static void handle(Clock *k, Event e) {
@@ -495,7 +503,7 @@ static void handle(Clock *k, Event e) {
   } else {
     Core *c = &k->m->core[e.who];
     const TimePipe *q = &c->time->pipe[e.what];
-    Transfer t = q->ring[q->head % (uint32_t)k->arch.queue_depth].price.gm;
+    Transfer t = head_of(k, q)->price.gm;
     if (e.what == PIPE_MTE2 && c->time->pipe[PIPE_MTE1].done > e.at) { /* both at L1 */
       t.path += t.path * k->l1_write_slow / TICKS;
       t.miss = max_i64(t.miss, t.path);
@@ -521,8 +529,8 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
   for (int p = 0; p < CORE_PIPES; p++) {
     t->pipe[p].last = -1;
     if (p == PIPE_S || (pipe_info[p].side != 'b' && pipe_info[p].side != prog->side)) continue;
-    t->pipe[p].ring = arena_array(k->arena, TimeEntry, k->arch.queue_depth);
-    t->pipe[p].left = arena_array(k->arena, Left, k->arch.queue_depth);
+    t->pipe[p].ring = arena_array(k->arena, TimeEntry, k->ring + 1);
+    t->pipe[p].left = arena_array(k->arena, Left, k->ring + 1);
   }
 }
 
@@ -539,6 +547,8 @@ static void number_pairs(Clock *k, int side) {
 
 static void set_up(Clock *k) {
   Sim *s = k->sim;
+  k->depth = (uint32_t)max_i64(k->arch.queue_depth, 1);
+  while (k->ring + 1 < k->depth) k->ring = 2 * k->ring + 1;
   for (int side = 0; side < 2; side++) number_pairs(k, side);
   int32_t vectors = s->prog[1].code ? s->cores_per_block - (s->prog[0].code != NULL) : 0;
   k->m->n_cores = k->n_groups * s->cores_per_block;
@@ -586,7 +596,7 @@ static void report_stuck(Clock *k) {
       int p = x % CORE_PIPES;
       const TimePipe *q = &c->time->pipe[p];
       if (p ? q->head == q->tail : c->state == S_DONE) continue;
-      const IrStmt *s = p ? q->ring[q->head % (uint32_t)k->arch.queue_depth].inst->stmt : c->at->stmt;
+      const IrStmt *s = p ? head_of(k, q)->inst->stmt : c->at->stmt;
       if (!first) first = c, at = s;
       if (n++ < 12)
         text_printf(&t, "\n  %s, pipe %s, %s: `%s` waits", where(k->arena, c), pipe_info[p].name,

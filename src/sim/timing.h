@@ -16,7 +16,8 @@
 #include "machine.h"
 
 typedef int64_t Tick;
-enum { TICKS = 256, RATE_BITS = 20, NEVER_BITS = 62, FLAG_RING = 16, SECTOR = 128, LINE = 512 };
+enum { TICKS = 256, RATE_BITS = 20, NEVER_BITS = 62, FLAG_RING = 16, SECTOR = 128, LINE = 512,
+       ALL_PIPES = (1 << CORE_PIPES) - 1 };
 #define NEVER ((Tick)1 << NEVER_BITS)
 
 /* A transfer between GM and a core, or the rest of one. */
@@ -165,6 +166,7 @@ typedef struct { Tick at[FLAG_RING]; int32_t from[FLAG_RING]; uint8_t head, n; }
 typedef struct TimeCore {
   struct Clock *clock;
   int32_t group;
+  uint32_t may;              /* pipes that may move, a bit each; the others wait */
   TimePipe pipe[CORE_PIPES]; /* of S: free, done, mark, last only */
   const int8_t *pair;        /* [src][dst]: number of a pair of pipes that the program joins by flags, or -1 */
   TimeFlag *flag;            /* [pair][id] */
@@ -207,6 +209,7 @@ typedef struct Clock {
   Event *heap;
   int32_t n_heap, cap_heap;
   uint32_t seq;
+  uint32_t depth, ring; /* instructions that a queue holds; places in its ring, less one: a power of two */
   int64_t next_block;
   Tick dispatcher, now, end;
   int64_t issued;      /* instructions, synchronisation included */
