@@ -52,28 +52,3 @@ bool cw_scalar_reaches(CWriter *w, const IrBuf *b) {
             b->name, space_info[b->space].name);
   return false;
 }
-
-/* The i-th row of an arange into a tile whose rows lie apart, as a statement of its own; NULL past the last one, or if
- * their number is not known. */
-const IrStmt *cw_arange_row(CWriter *w, const IrStmt *s, int64_t i) {
-  const IrRegion *dst = &s->args[2].region;
-  int64_t rows = 1;
-  for (int d = 0; d < dst->buf->rank - 1; d++) {
-    if (dst->ext[d]->op != EX_INT) return NULL;
-    rows *= dst->ext[d]->i;
-  }
-  if (i >= rows) return NULL;
-  IrStmt *row = arena_new(w->arena, IrStmt);
-  *row = *s;
-  row->args = arena_array(w->arena, IrArg, 3);
-  for (int a = 0; a < 3; a++) row->args[a] = s->args[a];
-  IrRegion *to = &row->args[2].region;
-  IrExpr *before = cw_op(w, EX_MUL, ir_i32(w->k, i), dst->ext[dst->buf->rank - 1]);
-  row->args[0].scalar = cw_op(w, EX_ADD, s->args[0].scalar, cw_op(w, EX_MUL, before, s->args[1].scalar));
-  for (int d = dst->buf->rank - 2; d >= 0; d--) {
-    to->off[d] = cw_op(w, EX_ADD, dst->off[d], ir_i32(w->k, i % dst->ext[d]->i));
-    to->ext[d] = ir_i32(w->k, 1);
-    i /= dst->ext[d]->i;
-  }
-  return row;
-}

@@ -670,6 +670,34 @@ bool cw_rows(CWriter *w, const IrRegion *const *reg, IrRows *rows, int n) {
   return true;
 }
 
+IrExpr *cw_nz_offset(CWriter *w, const IrBuf *buf, const CBox *b) {
+  int64_t c0 = buf->space == SPACE_L0C ? 16 : dtype_c0(buf->type);
+  return cw_op(w, EX_ADD, b->plane, cw_op(w, EX_ADD, cw_mul(w, b->c, b->plane_rows), cw_mul(w, b->r, c0)));
+}
+
+const IrStmt *cw_arange_row(CWriter *w, const IrStmt *s, int64_t i) {
+  const IrRegion *dst = &s->args[2].region;
+  int64_t rows = 1;
+  for (int d = 0; d < dst->buf->rank - 1; d++) {
+    if (dst->ext[d]->op != EX_INT) return NULL;
+    rows *= dst->ext[d]->i;
+  }
+  if (i >= rows) return NULL;
+  IrStmt *row = arena_new(w->arena, IrStmt);
+  *row = *s;
+  row->args = arena_array(w->arena, IrArg, 3);
+  for (int a = 0; a < 3; a++) row->args[a] = s->args[a];
+  IrRegion *to = &row->args[2].region;
+  IrExpr *before = cw_op(w, EX_MUL, ir_i32(w->k, i), dst->ext[dst->buf->rank - 1]);
+  row->args[0].scalar = cw_op(w, EX_ADD, s->args[0].scalar, cw_op(w, EX_MUL, before, s->args[1].scalar));
+  for (int d = dst->buf->rank - 2; d >= 0; d--) {
+    to->off[d] = cw_op(w, EX_ADD, dst->off[d], ir_i32(w->k, i % dst->ext[d]->i));
+    to->ext[d] = ir_i32(w->k, 1);
+    i /= dst->ext[d]->i;
+  }
+  return row;
+}
+
 /* ---- control flow ------------------------------------------------------------------------------------------ */
 
 static void put_loc(CWriter *w, const IrStmt *s) {
@@ -740,53 +768,23 @@ static void write_stmt(CWriter *w, const IrStmt *s) {
   }
 }
 
+static void flush_load(IrExpr *e, void *user) {
+  CWriter *w = user;
+  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && w->gm_written[ir_root(e->buf)->id])
+    w->dialect->flush(w, e->buf, cw_offset(w, e->buf, e->idx));
+}
+
+static void flush_root(IrExpr **e, void *user) {
+  if (*e) ir_walk_expr(*e, flush_load, user);
+}
+
 void cw_block(CWriter *w, const IrBlock *b) {
   for (const IrStmt *s = b->first; s; s = s->next) {
     w->at = s;
     if (s->op != ST_ALLOC) put_loc(w, s);
-    if (w->dialect->before) w->dialect->before(w, s);
+    ir_stmt_exprs((IrStmt *)s, flush_root, w);
     write_stmt(w, s);
   }
-}
-
-/* ---- the file around the kernel ----------------------------------------------------------------------------- */
-
-void cw_header(CWriter *w, Text *t, const char *includes) {
-  const IrModule *m = w->k->module;
-  text_printf(t, "// %s: %s for %s.", w->k->name, w->dialect->title, w->arch->name);
-  for (uint32_t i = 1; i < m->files.len; i++)
-    text_printf(t, "%s%s", i == 1 ? " From " : ", ", cw_file(w, (Loc){1, 1, (uint16_t)i}));
-  if (m->files.len > 1) text_put(t, ".");
-  text_printf(t, "\n%s", includes);
-}
-
-void cw_put_helpers(CWriter *w, Text *t, const CHelper *own, int n_own) {
-  for (int i = 0; i < HELP_SHARED + n_own; i++) {
-    if (!(w->helpers >> i & 1)) continue;
-    text_put(t, "\n");
-    if (i < HELP_SHARED) {
-      for (const char *c = cw_helpers[i].text; *c; c++) {
-        if (c[0] == '%' && c[1] == 's') text_put(t, w->dialect->func_prefix), c++;
-        else if (c[0] == '%' && c[1] == '%') text_put(t, "%"), c++;
-        else text_putn(t, c, 1);
-      }
-    } else {
-      text_put(t, own[i - HELP_SHARED].text);
-    }
-  }
-}
-
-int cw_params(CWriter *w, CParam **out) {
-  int n = 0, total = (int)w->k->params.len;
-  CParam *p = arena_array(w->arena, CParam, total + 1);
-  for (int sizes = 0; sizes < 2; sizes++)
-    for (int i = 0; i < total; i++) {
-      const IrParam *q = &w->k->params.data[i];
-      bool is_size = q->var && cw_is_size(w, q->var);
-      if (is_size == (sizes == 1)) p[n++] = (CParam){q, is_size};
-    }
-  *out = p;
-  return n;
 }
 
 bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user), void *user) {
@@ -795,31 +793,13 @@ bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user), void *us
   return false;
 }
 
-static void mark_load(IrExpr *e, void *user) {
-  if (e->op == EX_LOAD) ((bool *)user)[e->buf->id] = true;
+static bool is_sync_all(const IrStmt *s, void *user) {
+  (void)user;
+  return s->op == ST_SYNC_ALL;
 }
 
-static void mark_root(IrExpr **e, void *user) {
-  if (*e) ir_walk_expr(*e, mark_load, user);
+static bool side_syncs(const IrStmt *s, void *user) {
+  return s->op == *(const int *)user && cw_scans(&s->body, is_sync_all, NULL);
 }
 
-static bool mark_used(const IrStmt *s, void *user) {
-  bool *used = user;
-  if (s->op == ST_STORE) used[s->store.buf->id] = true;
-  for (int i = 0; i < s->n_args; i++)
-    if (s->args[i].kind == ARG_REGION) used[s->args[i].region.buf->id] = true;
-  ir_stmt_exprs((IrStmt *)s, mark_root, used);
-  return false;
-}
-
-bool cw_placed(CWriter *w) {
-  bool *used = arena_array(w->arena, bool, w->k->bufs.len + 1), ok = true;
-  cw_scans(&w->k->body, mark_used, used);
-  for (uint32_t i = 1; i < w->k->bufs.len; i++) {
-    const IrBuf *b = w->k->bufs.data[i];
-    if (b->space == SPACE_GM || b->addr >= 0 || !used[i]) continue;
-    cw_refuse(w, DIAG_EMIT_LEVEL, "run the memplan pass", "buffer %s has no address", b->name);
-    ok = false;
-  }
-  return ok;
-}
+bool cw_side_syncs(CWriter *w, int side) { return cw_scans(&w->k->body, side_syncs, &side); }

@@ -15,7 +15,10 @@ typedef struct {
   void (*load)(CWriter *w, Text *t, const IrExpr *e); /* one element, as an expression */
   void (*store)(CWriter *w, const IrStmt *s);
   void (*stmt)(CWriter *w, const IrStmt *s);          /* ops and synchronisation */
-  void (*before)(CWriter *w, const IrStmt *s);        /* NULL or: what must happen before s reads its scalars */
+  /* The cache line of an element of GM, out of what the scalar unit sees: others write there. */
+  void (*flush)(CWriter *w, const IrBuf *b, IrExpr *off);
+  void (*tensor)(CWriter *w, const IrBuf *b, const char *at); /* declares a tensor at the address of a parameter */
+  const char *no_host;       /* the macro under which there is no host part */
   const char *bf16_to_float, *bf16_from_float;        /* function names */
   const char *e4m3, *e5m2;                            /* types, on the 950 */
   const char *float_to_int;                           /* "%sOf": called with Floor, Ceil, Rint; NULL: none */
@@ -37,6 +40,9 @@ enum {
 };
 extern const CHelper cw_helpers[HELP_SHARED]; /* text: %s is func_prefix */
 
+/* A parameter in the order of the call: tensors and the user's scalars, then symbolic sizes. */
+typedef struct { const IrParam *p; bool is_size; } CParam;
+
 struct CWriter {
   Arena *arena;
   Diags *diags;
@@ -53,6 +59,11 @@ struct CWriter {
   bool host;                 /* writing code that runs on the host: no helpers */
   uint64_t helpers;          /* bit HELP_*: used */
   bool failed;
+  /* set by cw_begin */
+  CParam *params;
+  int n_params;
+  bool *gm_written;          /* by buffer: some statement writes it, or a view of it */
+  bool crosses, mix;         /* it has flags between cores; it is started with the address of such flags */
 };
 
 void cw_init(CWriter *w, Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const CDialect *dialect);
@@ -105,23 +116,31 @@ bool cw_box(CWriter *w, const IrRegion *r, CBox *out);
 /* Row views of several regions made to agree with the one that has most rows. false: they do not. */
 bool cw_rows(CWriter *w, const IrRegion *const *reg, IrRows *rows, int n);
 IrExpr *cw_offset(CWriter *w, const IrBuf *b, IrExpr *const *idx); /* row-major element offset */
+/* Offset of a box of an NZ tile: whole columns of fractals, then rows of C0 elements. */
+IrExpr *cw_nz_offset(CWriter *w, const IrBuf *buf, const CBox *b);
+/* The i-th row of an arange into a tile whose rows lie apart, as a statement of its own; NULL past the last one, or if
+ * their number is not known. */
+const IrStmt *cw_arange_row(CWriter *w, const IrStmt *s, int64_t i);
 
 /* ---- refusals: TL09xx ---- */
 /* False after a refusal: no instruction of the chip does this, whatever the language (chip.c). */
 bool cw_chip_has(CWriter *w, const IrStmt *s);
 bool cw_scalar_reaches(CWriter *w, const IrBuf *b);
-const IrStmt *cw_arange_row(CWriter *w, const IrStmt *s, int64_t i);
 void cw_refuse(CWriter *w, DiagCode code, const char *fix, const char *fmt, ...) TL_PRINTF(4, 5);
 
-/* ---- the file around the kernel ---- */
+/* ---- the file around the kernel (kernel.c) ---- */
+/* Before anything else. False after a diagnostic: it is not lowered, or a buffer has no address. */
+bool cw_begin(CWriter *w, Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const CDialect *dialect);
+int cw_params(CWriter *w, CParam **out); /* how many there are */
+void cw_kernel_params(CWriter *w, Text *t, const char *pointer); /* their declarations; pointer: type of a tensor's */
+void cw_kernel_tensors(CWriter *w); /* tensors and their views; narrow scalars get back their dtypes */
+/* Indices of the grid from the number of the block; sub_block: of the vector core, an expression. */
+void cw_kernel_grid(CWriter *w, const char *block, const char *sub_block);
 void cw_header(CWriter *w, Text *t, const char *includes);
 void cw_put_helpers(CWriter *w, Text *t, const CHelper *own, int n_own); /* own ones are numbered from HELP_SHARED */
-/* Parameters of the kernel in call order: tensors and user scalars, then symbolic sizes. */
-typedef struct { const IrParam *p; bool is_size; } CParam;
-int cw_params(CWriter *w, CParam **out);
+void cw_host_part(CWriter *w, Text *t); /* `call`: how many blocks, and the launch; nothing may be written behind it */
 const char *cw_launch_type(const CParam *p); /* across the launch: narrow floats travel as float, sizes as int64_t */
-bool cw_placed(CWriter *w); /* every local buffer that a statement names has an address; false after refusing */
-bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user),
-              void *user); /* any statement for which f holds */
+bool cw_scans(const IrBlock *b, bool (*f)(const IrStmt *s, void *user), void *user); /* f holds for some statement */
+bool cw_side_syncs(CWriter *w, int side);   /* a core of ST_CUBE or ST_VECTOR waits for all cores */
 
 #endif

@@ -27,9 +27,7 @@ static const char *helper(CWriter *w, int id) {
 static const Spelling spelling[OP_COUNT];
 
 typedef struct {
-  bool mix;                  /* started as a mixed kernel: has an address of cross-core flags */
   int64_t used[SPACE_COUNT]; /* bytes, up to the end of the last buffer */
-  bool *gm_written;          /* by buffer id */
 } Own;
 
 /* ---- small things -------------------------------------------------------------------------------------------- */
@@ -491,12 +489,6 @@ static bool fractal_box(CWriter *w, const IrStmt *s, const IrRegion *r, CBox *b)
   return false;
 }
 
-/* Offset of an NZ box: whole columns of fractals, then rows of C0 elements. */
-static IrExpr *nz_offset(CWriter *w, const IrBuf *buf, const CBox *b) {
-  int64_t c0 = buf->space == SPACE_L0C ? 16 : dtype_c0(buf->type);
-  return cw_op(w, EX_ADD, b->plane, cw_op(w, EX_ADD, cw_mul(w, b->c, b->plane_rows), cw_mul(w, b->r, c0)));
-}
-
 static void gm_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   IrRows g;
@@ -510,7 +502,7 @@ static void gm_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (scope) cw_scope(w);
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = open_guard(w, rows, cols);
-  const char *to = tensor_at(w, dst->buf, nz_offset(w, dst->buf, &b)), *from = tensor_at(w, src->buf, g.off);
+  const char *to = tensor_at(w, dst->buf, cw_nz_offset(w, dst->buf, &b)), *from = tensor_at(w, src->buf, g.off);
   IrExpr *pitch = ir_is_int(g.rows, 1) ? cols : g.pitch;
   if (pitch->op == EX_INT && pitch->i <= 65535) {
     cw_line(w, "%s(%s, %s, Nd2NzParams(1, %s, %s, 0, %s, %lld, 1, 0));", sp->api, to, from, cw_str(w, rows),
@@ -543,7 +535,7 @@ static void l1_fill(CWriter *w, const IrStmt *s, const Spelling *sp) {
   if (scope) cw_scope(w);
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = open_guard(w, rows, cols);
-  const char *at = tensor_at(w, dst->buf, nz_offset(w, dst->buf, &b));
+  const char *at = tensor_at(w, dst->buf, cw_nz_offset(w, dst->buf, &b));
   if (view != t) at = cw_fmt(w, "%s.ReinterpretCast<%s>()", at, cw_element(w, view));
   cw_line(w, "%s(%s, InitConstValueParams<%s>(%s, %s, %s, %s));", sp->scalar_api, at, cw_element(w, view),
           cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows),
@@ -616,7 +608,7 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const Spelling *sp) {
             cw_str(w, a.r), cw_str(w, a.c), cw_str(w, rows), cw_str(w, cols), (long long)a.plane_rows,
             (long long)a.plane_cols);
   } else {
-    cw_line(w, "%s(%s, %s, %s, %s, %lld);", helper(w, c.id), to, tensor_at(w, src->buf, nz_offset(w, src->buf, &a)),
+    cw_line(w, "%s(%s, %s, %s, %s, %lld);", helper(w, c.id), to, tensor_at(w, src->buf, cw_nz_offset(w, src->buf, &a)),
             cw_str(w, rows), cw_str(w, cols), (long long)a.plane_rows);
   }
   if (guarded) cw_close(w);
@@ -674,7 +666,7 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
   IrExpr *g = cw_guard(w, m, n), *gk = cw_guard(w, k, NULL);
   if (gk) g = g ? cw_op(w, EX_LAND, g, gk) : gk;
   if (g) cw_open(w, "if (%s)", cw_str(w, g));
-  const char *to = tensor_at(w, C->buf, nz_offset(w, C->buf, &c)), *left = tensor_at(w, A->buf, a.plane);
+  const char *to = tensor_at(w, C->buf, cw_nz_offset(w, C->buf, &c)), *left = tensor_at(w, A->buf, a.plane);
   const char *right = tensor_at(w, B->buf, b.plane);
   IrExpr *init = ir_attr(s, ATTR_INIT);
   const char *fresh = init ? cw_str(w, ir_cast(w->k, DT_BOOL, init)) : "false";
@@ -702,7 +694,7 @@ static void mmad(CWriter *w, const IrStmt *s, const Spelling *sp) {
     params = p;
   }
   const char *cast = dtype_values(A->buf->type) > 1 ? ".ReinterpretCast<int4b_t>()" : ""; /* bytes so far */
-  cw_line(w, "%s(%s, %s%s, %s%s, %s);", sp->api, tensor_at(w, C->buf, nz_offset(w, C->buf, &c)),
+  cw_line(w, "%s(%s, %s%s, %s%s, %s);", sp->api, tensor_at(w, C->buf, cw_nz_offset(w, C->buf, &c)),
           tensor_at(w, A->buf, a.plane), cast, tensor_at(w, B->buf, b.plane), cast, params);
   IrExpr *fractals = cw_op(w, EX_MUL, cw_ceil_div(w, m, 16), cw_ceil_div(w, n, 16));
   /* The cube does not wait for its own small results. */
@@ -725,7 +717,7 @@ static void fixpipe(CWriter *w, const IrStmt *s, const Spelling *sp, const char 
   cw_line(w, "%s<%s, %s, %s>(%s, %s, FixpipeParamsV220(%s, %s, %lld, %s, %s, QuantMode_t::%s, 0, 1, 0, 0, 0));",
           sp->api, cw_element(w, dst->type), cw_element(w, src->type),
           dst->space == SPACE_GM ? "CFG_ROW_MAJOR" : "CFG_NZ", to,
-          tensor_at(w, src, nz_offset(w, src, b)), cw_str(w, n), cw_str(w, m), (long long)b->plane_rows, stride,
+          tensor_at(w, src, cw_nz_offset(w, src, b)), cw_str(w, n), cw_str(w, m), (long long)b->plane_rows, stride,
           ir_attr(s, ATTR_RELU) ? "true" : "false", quant_mode(dst->type));
   atomic_end(w, s);
   if (guarded) cw_close(w);
@@ -748,7 +740,7 @@ static void l0c_to_l1(CWriter *w, const IrStmt *s, const Spelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   CBox b, d;
   if (!fractal_box(w, s, src, &b) || !fractal_box(w, s, dst, &d)) return;
-  fixpipe(w, s, sp, tensor_at(w, dst->buf, nz_offset(w, dst->buf, &d)), &b, cw_round_up(w, b.cols, 16),
+  fixpipe(w, s, sp, tensor_at(w, dst->buf, cw_nz_offset(w, dst->buf, &d)), &b, cw_round_up(w, b.cols, 16),
           cw_fmt(w, "%lld", (long long)d.plane_rows));
 }
 
@@ -783,19 +775,6 @@ static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
           tensor_at(w, b, off));
 }
 
-static void flush_load(IrExpr *e, void *user) {
-  CWriter *w = user;
-  Own *own = w->own;
-  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[ir_root(e->buf)->id])
-    flush(w, e->buf, cw_offset(w, e->buf, e->idx));
-}
-
-static void flush_root(IrExpr **e, void *user) {
-  if (*e) ir_walk_expr(*e, flush_load, user);
-}
-
-static void before(CWriter *w, const IrStmt *s) { ir_stmt_exprs((IrStmt *)s, flush_root, w); }
-
 static void store(CWriter *w, const IrStmt *s) {
   const IrBuf *b = s->store.buf;
   if (!cw_scalar_reaches(w, b)) return;
@@ -829,15 +808,6 @@ static bool has_event(Pipe p, Pipe q) {
 
 static const char *short_pipe(Pipe p) { return pipe_info[p].cxx + 5; } /* without PIPE_ */
 
-static bool is_sync_all(const IrStmt *s, void *user) {
-  (void)user;
-  return s->op == ST_SYNC_ALL;
-}
-
-static bool cube_syncs(const IrStmt *s, void *user) {
-  return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user);
-}
-
 static void sync_stmt(CWriter *w, const IrStmt *s) {
   switch (s->op) {
   case ST_SET_FLAG:
@@ -859,7 +829,7 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
   case ST_CROSS_WAIT: cw_line(w, "CrossCoreWaitFlag(%s);", cw_str(w, s->sync.id)); break;
   case ST_SYNC_ALL:
     /* With a cube side that takes part, all cores of both kinds meet. */
-    cw_line(w, "SyncAll%s();", cw_scans(&w->k->body, cube_syncs, NULL) ? "<false>" : "");
+    cw_line(w, "SyncAll%s();", cw_side_syncs(w, ST_CUBE) ? "<false>" : "");
     break;
   default: break;
   }
@@ -915,66 +885,17 @@ static void side_begin(CWriter *w, const IrStmt *side) {
   text_put(&w->out, "\n");
 }
 
-static bool is_cross(const IrStmt *s, void *user) {
-  (void)user;
-  return s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT || s->op == ST_SYNC_ALL;
-}
-
-static bool find_writes(const IrStmt *s, void *user) {
-  Own *own = user;
-  if (s->op == ST_STORE) own->gm_written[ir_root(s->store.buf)->id] = true;
-  if (ir_is_op(s))
-    for (int i = ir_n_in(s->op); i < s->n_args; i++)
-      if (s->args[i].kind == ARG_REGION) own->gm_written[ir_root(s->args[i].region.buf)->id] = true;
-  return false;
-}
-
-static const char *kernel_type(CWriter *w) {
-  bool cross = cw_scans(&w->k->body, is_cross, NULL);
-  Own *own = w->own;
-  own->mix = cross || w->k->cores == CORES_MIX;
+static const char *kernel_type(const CWriter *w) {
   switch (w->k->cores) {
-  case CORES_CUBE: return cross ? "KERNEL_TYPE_MIX_AIC_1_0" : "KERNEL_TYPE_AIC_ONLY";
-  case CORES_VECTOR: return cross ? "KERNEL_TYPE_MIX_AIV_1_0" : "KERNEL_TYPE_AIV_ONLY";
+  case CORES_CUBE: return w->crosses ? "KERNEL_TYPE_MIX_AIC_1_0" : "KERNEL_TYPE_AIC_ONLY";
+  case CORES_VECTOR: return w->crosses ? "KERNEL_TYPE_MIX_AIV_1_0" : "KERNEL_TYPE_AIV_ONLY";
   default: return "KERNEL_TYPE_MIX_AIC_1_2";
   }
-}
-
-static const char *param_name(CWriter *w, const CParam *p) {
-  if (p->p->buf) return cw_fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
-  DType t = p->p->var->type;
-  bool converted = !p->is_size && (t == DT_F16 || t == DT_BF16 || t == DT_BOOL);
-  return cw_fmt(w, "%s%s", w->var_name[p->p->var->id], converted ? "_in" : "");
-}
-
-static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
-  for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : cw_fmt(w, "%s ", cw_launch_type(&p[i])),
-                param_name(w, &p[i]));
 }
 
 static void tensor(CWriter *w, const IrBuf *b, const char *at) {
   cw_line(w, "GlobalTensor<%s> %s;", cw_element(w, b->type), w->buf_name[b->id]);
   cw_line(w, "%s.SetGlobalBuffer((__gm__ %s *)%s);", w->buf_name[b->id], cw_element(w, b->type), at);
-}
-
-static void kernel_tensors(CWriter *w, const CParam *p, int n) {
-  for (int i = 0; i < n; i++) {
-    const IrBuf *b = p[i].p->buf;
-    const char *name = param_name(w, &p[i]);
-    if (b) {
-      tensor(w, b, name);
-      for (uint32_t j = 1; j < w->k->bufs.len; j++) { /* and its views */
-        const IrBuf *view = w->k->bufs.data[j];
-        if (view->view && ir_root((IrBuf *)view) == b) tensor(w, view, name);
-      }
-    } else if (!p[i].is_size && strcmp(name, w->var_name[p[i].p->var->id])) {
-      const IrVar *v = p[i].p->var;
-      const char *conv = v->type == DT_BF16 ? w->dialect->bf16_from_float : cw_fmt(w, "(%s)", cw_type(v->type));
-      if (v->type == DT_BF16) cw_use(w, HELP_BF16);
-      cw_line(w, "const %s %s = %s(%s);", cw_type(v->type), w->var_name[v->id], conv, name);
-    }
-  }
 }
 
 static void kernel_grid(CWriter *w) {
@@ -989,43 +910,7 @@ static void kernel_grid(CWriter *w) {
       cw_close(w);
     }
   }
-  Text before;
-  text_init(&before, w->arena);
-  for (uint32_t i = 0; i < k->grid.len; i++) {
-    const IrVar *v = k->grid.data[i];
-    const char *ext = cw_atom(w, k->grid_ext.data[i]);
-    bool last = i + 1 == k->grid.len;
-    cw_line(w, "const %s %s = %s%s%s%s;", cw_type(v->type), w->var_name[v->id], block, text_str(&before),
-            last ? "" : " % ", last ? "" : ext);
-    text_printf(&before, " / %s", ext);
-  }
-  if (k->vid) cw_line(w, "const %s %s = GetSubBlockIdx();", cw_type(k->vid->type), w->var_name[k->vid->id]);
-}
-
-/* The host side: how many blocks, and the launch. */
-static void host_part(CWriter *w, Text *t, const CParam *p, int n) {
-  Own *own = w->own;
-  IrKernel *k = w->k;
-  w->host = true;
-  w->at = NULL;
-  text_put(t, "\n#ifndef __CCE_KT_TEST__\n#include \"acl/acl.h\"\n");
-  if (own->mix) text_put(t, "extern \"C\" int32_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len);\n");
-  text_put(t, "\nextern \"C\" void call(");
-  kernel_params(w, p, n, "uint8_t *", t);
-  text_printf(t, "%saclrtStream stream)\n{\n  const int64_t blocks = ", n ? ", " : "");
-  if (!k->grid.len) text_put(t, "1");
-  for (uint32_t i = 0; i < k->grid.len; i++) {
-    bool wide = cw_has_size(w, k->grid_ext.data[i]); /* already 64 bits */
-    text_printf(t, "%s%s%s", i ? " * " : "", wide || i || ir_is_const(k->grid_ext.data[i]) ? "" : "(int64_t)",
-                k->grid.len > 1 ? cw_atom(w, k->grid_ext.data[i]) : cw_str(w, k->grid_ext.data[i]));
-  }
-  text_put(t, ";\n  if (blocks <= 0) {\n    return;\n  }\n");
-  if (own->mix)
-    text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");
-  text_printf(t, "  %s_kernel<<<(uint32_t)blocks, nullptr, stream>>>(", k->name);
-  for (int i = 0; i < n; i++) text_printf(t, "%s%s", i ? ", " : "", param_name(w, &p[i]));
-  if (own->mix) text_printf(t, "%sffts", n ? ", " : "");
-  text_put(t, ");\n}\n#endif\n");
+  cw_kernel_grid(w, block, "GetSubBlockIdx()");
 }
 
 static const char *const reserved[] = {
@@ -1091,7 +976,9 @@ static const CDialect dialect = {.title = "Ascend C",
                                  .load = load,
                                  .store = store,
                                  .stmt = stmt,
-                                 .before = before,
+                                 .flush = flush,
+                                 .tensor = tensor,
+                                 .no_host = "__CCE_KT_TEST__",
                                  .bf16_to_float = "ToFloat",
                                  .bf16_from_float = "ToBf16",
                                  .e4m3 = "fp8_e4m3fn_t",
@@ -1108,34 +995,23 @@ static void use_named(CWriter *w) {
 
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {
   CWriter w;
-  if (k->level != LEVEL_LOWERED) {
-    diag_fix(d, diag_add(d, DIAG_EMIT_LEVEL, k->loc, "Ascend C: kernel %s has not been lowered", k->name),
-             "run the passes first");
-    return false;
-  }
-  cw_init(&w, a, d, k, arch, &dialect);
+  if (!cw_begin(&w, a, d, k, arch, &dialect)) return false;
   Own *own = arena_new(a, Own);
-  own->gm_written = arena_array(a, bool, k->bufs.len + 1);
   w.own = own;
   for (uint32_t i = 1; i < k->bufs.len; i++) {
     const IrBuf *b = k->bufs.data[i];
     if (b->space != SPACE_GM && b->addr >= 0)
       own->used[b->space] = max_i64(own->used[b->space], b->addr + ir_buf_bytes(b));
   }
-  if (!cw_placed(&w)) return false;
-  cw_scans(&k->body, find_writes, own);
-  CParam *p;
-  int n = cw_params(&w, &p);
-  const char *type = kernel_type(&w);
   Text head;
   text_init(&head, a);
-  kernel_params(&w, p, n, "GM_ADDR ", &head);
-  if (own->mix) text_printf(&head, "%suint64_t fftsAddr", n ? ", " : "");
+  cw_kernel_params(&w, &head, "GM_ADDR ");
+  if (w.mix) text_printf(&head, "%suint64_t fftsAddr", w.n_params ? ", " : "");
   cw_line(&w, "extern \"C\" __global__ __aicore__ void %s_kernel(%s)", k->name, text_str(&head));
   cw_scope(&w);
-  cw_line(&w, "KERNEL_TASK_TYPE_DEFAULT(%s);", type);
-  if (own->mix) cw_line(&w, "SetSyncBaseAddr(fftsAddr);");
-  kernel_tensors(&w, p, n);
+  cw_line(&w, "KERNEL_TASK_TYPE_DEFAULT(%s);", kernel_type(&w));
+  if (w.mix) cw_line(&w, "SetSyncBaseAddr(fftsAddr);");
+  cw_kernel_tensors(&w);
   kernel_grid(&w);
   cw_line(&w, "TPipe %s;", cw_fresh(&w, "pipe"));
   cw_block(&w, &k->body);
@@ -1145,7 +1021,7 @@ static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *
   cw_put_helpers(&w, out, own_helpers, (int)TL_COUNT(own_helpers));
   text_put(out, "\n");
   text_put(out, text_str(&w.out));
-  host_part(&w, out, p, n);
+  cw_host_part(&w, out);
   return !w.failed;
 }
 

@@ -23,8 +23,6 @@ typedef struct {
   Vec(PtView) views;      /* of the side being written, at constant addresses */
   Vec(const char *) here; /* names of tiles declared in place by the statement `here_of` */
   const IrStmt *here_of;
-  bool mix;
-  bool *gm_written; /* by buffer id */
 } Own;
 
 static const char *op_name(const IrStmt *s) { return op_info[s->op].name; }
@@ -405,11 +403,6 @@ static bool fractal_box(CWriter *w, const IrStmt *s, const IrRegion *r, CBox *b)
   return false;
 }
 
-static IrExpr *nz_offset(CWriter *w, const IrBuf *buf, const CBox *b) {
-  int64_t c0 = buf->space == SPACE_L0C ? 16 : dtype_c0(buf->type);
-  return cw_op(w, EX_ADD, b->plane, cw_op(w, EX_ADD, cw_mul(w, b->c, b->plane_rows), cw_mul(w, b->r, c0)));
-}
-
 static void gm_to_l1(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const IrRegion *src = &s->args[0].region, *dst = &s->args[1].region;
   IrRows g;
@@ -429,7 +422,7 @@ static void gm_to_l1(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   const char *gm = gm_tile(w, src->buf, &g);
   PtView v = {.buf = dst->buf, .kind = MAT, .rows = b.plane_rows};
   v.cols = round_up(most(w, cols, b.plane_cols)->i, dtype_c0(dst->buf->type));
-  cw_line(w, "%s(%s, %s);", sp->tile_api, pt_tile(w, v, nz_offset(w, dst->buf, &b), rows, cols), gm);
+  cw_line(w, "%s(%s, %s);", sp->tile_api, pt_tile(w, v, cw_nz_offset(w, dst->buf, &b), rows, cols), gm);
   if (guarded) cw_close(w);
   cw_close(w);
 }
@@ -466,7 +459,7 @@ static void l1_fill(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
   IrExpr *rows = cw_bind(w, b.rows, "rows"), *cols = cw_bind(w, b.cols, "cols");
   bool guarded = pt_guard(w, rows, cols);
   PtView v = {.buf = dst->buf, .kind = MAT, .rows = b.plane_rows, .cols = c0};
-  const char *at = pt_tile(w, v, nz_offset(w, dst->buf, &b), cw_num(w, v.rows), cw_num(w, v.cols));
+  const char *at = pt_tile(w, v, cw_nz_offset(w, dst->buf, &b), cw_num(w, v.rows), cw_num(w, v.cols));
   cw_line(w, "%s((__cbuf__ uint32_t *)%s.data(), %s, %s, %s, %s);", pt_helper(w, PT_FILL_L1), at,
           cw_str(w, cw_ceil_div(w, cols, c0)), cw_str(w, rows),
           cw_str(w, cw_op(w, EX_SUB, cw_num(w, b.plane_rows), rows)),
@@ -526,7 +519,7 @@ static void l1_to_l0(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
 static const char *acc_tile(CWriter *w, const IrRegion *r, const CBox *b, IrExpr *m, IrExpr *n) {
   PtView v = {.buf = r->buf, .kind = ACC, .rows = b->plane_rows};
   v.cols = round_up(most(w, n, b->plane_cols)->i, 16);
-  return pt_tile(w, v, nz_offset(w, r->buf, b), m, n);
+  return pt_tile(w, v, cw_nz_offset(w, r->buf, b), m, n);
 }
 
 static void mmad(CWriter *w, const IrStmt *s, const PtSpelling *sp) {
@@ -667,19 +660,6 @@ static void flush(CWriter *w, const IrBuf *b, IrExpr *off) {
   cw_line(w, "dcci((__gm__ void *)(%s + %s), cache_line_t::SINGLE_CACHE_LINE);", w->buf_name[b->id], cw_atom(w, off));
 }
 
-static void flush_load(IrExpr *e, void *user) {
-  CWriter *w = user;
-  Own *own = w->own;
-  if (e->op == EX_LOAD && e->buf->space == SPACE_GM && own->gm_written[ir_root(e->buf)->id])
-    flush(w, e->buf, cw_offset(w, e->buf, e->idx));
-}
-
-static void flush_root(IrExpr **e, void *user) {
-  if (*e) ir_walk_expr(*e, flush_load, user);
-}
-
-static void before(CWriter *w, const IrStmt *s) { ir_stmt_exprs((IrStmt *)s, flush_root, w); }
-
 static void store(CWriter *w, const IrStmt *s) {
   const IrBuf *b = s->store.buf;
   IrExpr *off = cw_offset(w, b, s->store.idx), *value = ir_cast(w->k, b->type, s->store.value);
@@ -703,21 +683,9 @@ static const char *event(CWriter *w, const IrExpr *id) {
   return cw_fmt(w, "(event_t)%s", cw_atom(w, id));
 }
 
-static bool is_sync_all(const IrStmt *s, void *user) {
-  (void)user;
-  return s->op == ST_SYNC_ALL;
-}
-
-static bool syncs_cube(const IrStmt *s, void *user) {
-  return s->op == ST_CUBE && cw_scans(&s->body, is_sync_all, user);
-}
-static bool syncs_vector(const IrStmt *s, void *user) {
-  return s->op == ST_VECTOR && cw_scans(&s->body, is_sync_all, user);
-}
-
 /* Which cores meet. */
 static const char *sync_cores(CWriter *w) {
-  bool cube = cw_scans(&w->k->body, syncs_cube, NULL), vector = cw_scans(&w->k->body, syncs_vector, NULL);
+  bool cube = cw_side_syncs(w, ST_CUBE), vector = cw_side_syncs(w, ST_VECTOR);
   return cube && vector ? "Mix" : cube ? "AICOnly" : "AIVOnly";
 }
 
@@ -812,96 +780,9 @@ static void stmt(CWriter *w, const IrStmt *s) {
 
 /* ---- the kernel around the statements --------------------------------------------------------------------------- */
 
-static bool is_cross(const IrStmt *s, void *user) {
-  (void)user;
-  return s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT || s->op == ST_SYNC_ALL;
-}
-
-static bool find_writes(const IrStmt *s, void *user) {
-  bool *written = user;
-  if (s->op == ST_STORE) written[ir_root(s->store.buf)->id] = true;
-  if (ir_is_op(s))
-    for (int i = ir_n_in(s->op); i < s->n_args; i++)
-      if (s->args[i].kind == ARG_REGION) written[ir_root(s->args[i].region.buf)->id] = true;
-  return false;
-}
-
-static const char *param_name(CWriter *w, const CParam *p) {
-  if (p->p->buf) return cw_fmt(w, "%s_gm", w->buf_name[p->p->buf->id]);
-  DType t = p->p->var->type;
-  bool converted = !p->is_size && (t == DT_F16 || t == DT_BF16 || t == DT_BOOL);
-  return cw_fmt(w, "%s%s", w->var_name[p->p->var->id], converted ? "_in" : "");
-}
-
-static void kernel_params(CWriter *w, const CParam *p, int n, const char *pointer, Text *t) {
-  for (int i = 0; i < n; i++)
-    text_printf(t, "%s%s%s", i ? ", " : "", p[i].p->buf ? pointer : cw_fmt(w, "%s ", cw_launch_type(&p[i])),
-                param_name(w, &p[i]));
-}
-
 static void tensor(CWriter *w, const IrBuf *b, const char *at) {
   const char *type = cw_element(w, b->type);
   cw_line(w, "__gm__ %s *%s = (__gm__ %s *)%s;", type, w->buf_name[b->id], type, at);
-}
-
-static void kernel_head(CWriter *w, const CParam *p, int n) {
-  IrKernel *k = w->k;
-  Own *own = w->own;
-  if (own->mix) cw_line(w, "set_ffts_base_addr(ffts_addr);");
-  for (int i = 0; i < n; i++) {
-    const IrBuf *b = p[i].p->buf;
-    const char *name = param_name(w, &p[i]);
-    if (b) {
-      tensor(w, b, name);
-      for (uint32_t j = 1; j < w->k->bufs.len; j++) { /* and its views */
-        const IrBuf *view = w->k->bufs.data[j];
-        if (view->view && ir_root((IrBuf *)view) == b) tensor(w, view, name);
-      }
-    } else if (!p[i].is_size && strcmp(name, w->var_name[p[i].p->var->id])) {
-      const IrVar *v = p[i].p->var;
-      bool bf16 = v->type == DT_BF16;
-      cw_line(w, "const %s %s = %s(%s);", cw_type(v->type), w->var_name[v->id],
-              bf16 ? w->dialect->bf16_from_float : cw_fmt(w, "(%s)", cw_type(v->type)), name);
-    }
-  }
-  const char *block = cw_fresh(w, "block");
-  if (k->grid.len) cw_line(w, "const int32_t %s = get_block_idx();", block);
-  Text above;
-  text_init(&above, w->arena);
-  for (uint32_t i = 0; i < k->grid.len; i++) {
-    const IrVar *v = k->grid.data[i];
-    const char *ext = cw_atom(w, k->grid_ext.data[i]);
-    bool last = i + 1 == k->grid.len;
-    cw_line(w, "const %s %s = %s%s%s%s;", cw_type(v->type), w->var_name[v->id], block, text_str(&above),
-            last ? "" : " % ", last ? "" : ext);
-    text_printf(&above, " / %s", ext);
-  }
-  if (k->vid) cw_line(w, "const %s %s = get_subblockid();", cw_type(k->vid->type), w->var_name[k->vid->id]);
-}
-
-static void host_part(CWriter *w, Text *t, const CParam *p, int n) {
-  Own *own = w->own;
-  IrKernel *k = w->k;
-  w->host = true;
-  w->at = NULL;
-  text_put(t, "\n#ifndef __CPU_SIM\n#include \"acl/acl.h\"\n");
-  if (own->mix) text_put(t, "extern \"C\" int32_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len);\n");
-  text_put(t, "\nextern \"C\" void call(");
-  kernel_params(w, p, n, "uint8_t *", t);
-  text_printf(t, "%saclrtStream stream)\n{\n  const int64_t blocks = ", n ? ", " : "");
-  if (!k->grid.len) text_put(t, "1");
-  for (uint32_t i = 0; i < k->grid.len; i++) {
-    bool wide = cw_has_size(w, k->grid_ext.data[i]);
-    text_printf(t, "%s%s%s", i ? " * " : "", wide || i || ir_is_const(k->grid_ext.data[i]) ? "" : "(int64_t)",
-                k->grid.len > 1 ? cw_atom(w, k->grid_ext.data[i]) : cw_str(w, k->grid_ext.data[i]));
-  }
-  text_put(t, ";\n  if (blocks <= 0) {\n    return;\n  }\n");
-  if (own->mix)
-    text_put(t, "  uint64_t ffts = 0;\n  uint32_t ffts_bytes = 0;\n  rtGetC2cCtrlAddr(&ffts, &ffts_bytes);\n");
-  text_printf(t, "  %s_kernel<<<(uint32_t)blocks, nullptr, stream>>>(", k->name);
-  for (int i = 0; i < n; i++) text_printf(t, "%s%s", i ? ", " : "", param_name(w, &p[i]));
-  if (own->mix) text_printf(t, "%sffts", n ? ", " : "");
-  text_put(t, ");\n}\n#endif\n");
 }
 
 static const char *const reserved[] = {
@@ -928,7 +809,9 @@ static const CDialect dialect = {.title = "PTO",
                                  .load = load,
                                  .store = store,
                                  .stmt = stmt,
-                                 .before = before,
+                                 .flush = flush,
+                                 .tensor = tensor,
+                                 .no_host = "__CPU_SIM",
                                  .bf16_to_float = "FloatOfBf16",
                                  .bf16_from_float = "ToBf16",
                                  .e4m3 = "float8_e4m3_t",
@@ -937,27 +820,19 @@ static const CDialect dialect = {.title = "PTO",
 
 static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *out) {
   CWriter w;
-  if (k->level != LEVEL_LOWERED) {
-    diag_fix(d, diag_add(d, DIAG_EMIT_LEVEL, k->loc, "PTO: kernel %s has not been lowered", k->name),
-             "run the passes first");
-    return false;
-  }
-  cw_init(&w, a, d, k, arch, &dialect);
-  Own *own = arena_new(a, Own);
-  own->gm_written = arena_array(a, bool, k->bufs.len + 1);
-  w.own = own;
-  if (!cw_placed(&w)) return false;
-  cw_scans(&k->body, find_writes, own->gm_written);
-  own->mix = k->cores == CORES_MIX || cw_scans(&k->body, is_cross, NULL);
-  CParam *p;
-  int n = cw_params(&w, &p);
+  if (!cw_begin(&w, a, d, k, arch, &dialect)) return false;
+  w.own = arena_new(a, Own);
   Text head;
   text_init(&head, a);
-  kernel_params(&w, p, n, "__gm__ uint8_t *", &head);
-  if (own->mix) text_printf(&head, "%suint64_t ffts_addr", n ? ", " : "");
+  cw_kernel_params(&w, &head, "__gm__ uint8_t *");
+  if (w.mix) text_printf(&head, "%suint64_t ffts_addr", w.n_params ? ", " : "");
   cw_line(&w, "extern \"C\" __global__ AICORE void %s_kernel(%s)", k->name, text_str(&head));
   cw_scope(&w);
-  kernel_head(&w, p, n);
+  if (w.mix) cw_line(&w, "set_ffts_base_addr(ffts_addr);");
+  cw_kernel_tensors(&w);
+  const char *block = cw_fresh(&w, "block");
+  if (k->grid.len) cw_line(&w, "const int32_t %s = get_block_idx();", block);
+  cw_kernel_grid(&w, block, "get_subblockid()");
   cw_block(&w, &k->body);
   cw_close(&w);
   for (int i = 0; i < (int)TL_COUNT(own_helpers); i++) /* the shared writer names some of them in expressions */
@@ -966,7 +841,7 @@ static bool emit(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, Text *
   cw_put_helpers(&w, out, own_helpers, (int)TL_COUNT(own_helpers));
   text_put(out, "\n");
   text_put(out, text_str(&w.out));
-  host_part(&w, out, p, n);
+  cw_host_part(&w, out);
   return !w.failed;
 }
 
