@@ -665,17 +665,39 @@ static void check_row_bytes(Verifier *v, const IrStmt *s, int64_t rows, int64_t 
   diag_fix(v->d, g, "cut the rows into pieces of at most %d elements", 256 / widest);
 }
 
-/* Are two boxes of one buffer equal or disjoint? True also when that is not known. */
-static bool equal_or_apart(Verifier *v, const IrRegion *a, const IrRegion *b) {
-  bool equal = true;
+/* How two boxes of one buffer lie to each other. */
+typedef enum { BOX_APART, BOX_EQUAL, BOX_START, BOX_PART } Meet; /* APART: or not known; START: begin together */
+
+static Meet meet(Verifier *v, const IrRegion *a, const IrRegion *b) {
+  bool start = true, equal = true;
   for (int i = 0; i < a->buf->rank; i++) {
     int64_t diff, ea, eb;
-    if (!ir_const_diff(v->k, a->off[i], b->off[i], &diff)) return true;
-    if (!is_const(a->ext[i], &ea) || !is_const(b->ext[i], &eb)) return true;
-    if (diff >= eb || -diff >= ea) return true;
-    equal &= diff == 0 && ea == eb;
+    if (!ir_const_diff(v->k, a->off[i], b->off[i], &diff)) return BOX_APART;
+    if (!is_const(a->ext[i], &ea) || !is_const(b->ext[i], &eb) || diff >= eb || -diff >= ea) return BOX_APART;
+    start &= diff == 0;
+    equal &= ea == eb;
   }
-  return equal;
+  return !start ? BOX_PART : equal ? BOX_EQUAL : BOX_START;
+}
+
+/* Instructions that move elements do not work in place; choosing some may, to the front. */
+static bool moves_elements(StmtOp op) {
+  DTypeRule rule = op_info[op].dtypes;
+  return rule == RULE_MOVED || rule == RULE_INDEX || rule == RULE_SCORE;
+}
+
+/* An input and the result: the same elements or none in common; none for what moves elements. */
+static void check_overlap(Verifier *v, const IrStmt *s) {
+  const IrRegion *out = out_region(s);
+  for (int i = 0; i < ir_n_in(s->op); i++) {
+    const IrRegion *r = in_region(s, i);
+    Meet how = r && r->buf == out->buf ? meet(v, r, out) : BOX_APART;
+    bool works = s->op == OP_GATHER_MASK ? i == 0 && how != BOX_PART : !moves_elements(s->op) && how == BOX_EQUAL;
+    if (how == BOX_APART || works) continue;
+    Diag *g = bad(v, OVERLAP, "'%s' reads %s while it writes %s", oname(s), region_text(v, r), region_text(v, out));
+    diag_fix(v->d, g, moves_elements(s->op) ? "write to another buffer: the instruction does not work in place"
+                                            : "write to another buffer, or to exactly the elements that are read");
+  }
 }
 
 /* Starts, pitches and the length of rows; the form itself is read by ir_vec. The result of `row_*` starts anywhere. */
@@ -705,13 +727,7 @@ static void check_vector(Verifier *v, const IrStmt *s) {
     if (!is_mask(s, i)) check_pitch(v, s, &s->args[i].region, rows, x.arg[i].pitch);
   }
   check_row_bytes(v, s, reduces && rows == 1 ? 2 : rows, cols);
-  const IrRegion *out = out_region(s);
-  for (int i = 0; i < ir_n_in(s->op) && !reduces; i++) {
-    const IrRegion *r = in_region(s, i);
-    if (!r || r->buf != out->buf || equal_or_apart(v, r, out)) continue;
-    Diag *g = bad(v, OVERLAP, "'%s' reads %s while it writes %s", oname(s), region_text(v, r), region_text(v, out));
-    diag_fix(v->d, g, "write to another buffer, or to exactly the elements that are read");
-  }
+  if (!reduces) check_overlap(v, s);
 }
 
 static void check_brcb(Verifier *v, const IrStmt *s) {
@@ -852,6 +868,7 @@ static void check_mmad_limit(Verifier *v, const IrStmt *s) {
 }
 
 static void check_instruction(Verifier *v, const IrStmt *s) {
+  if (moves_elements(s->op) && op_info[s->op].pipe == PIPE_V) check_overlap(v, s);
   switch (s->op) {
   case OP_GM_TO_UB:
   case OP_UB_TO_GM: check_dma(v, s); return;

@@ -60,13 +60,14 @@ IrRegion lg_flat(Lg *g, const IrRegion *r, DType t) {
 
 typedef struct { Nest n; Opd home, run; bool moved; } Run;
 
-/* The region as a run of its own dtype; `apart_from`: must not be in that buffer. */
-static Run as_run(Lg *g, const IrRegion *r, IrBuf *apart_from, bool reads) {
+static bool shares(const Run *x, const IrRegion *r) { return x && ir_root(x->run.r.buf) == ir_root(r->buf); }
+
+/* The region as a run of its own dtype; a result is apart from the inputs a and b (NULL: none). */
+static Run as_run(Lg *g, const IrRegion *r, const Run *a, const Run *b, bool reads) {
   Run x = {.moved = false};
   if (!lg_nest(g, r, &x.n, &x.home)) return x;
   x.run = x.home;
-  bool apart = !apart_from || ir_root(r->buf) != ir_root(apart_from);
-  if (apart && lg_is_dense(g, &x.n, &x.home)) return x;
+  if (!shares(a, r) && !shares(b, r) && lg_is_dense(g, &x.n, &x.home)) return x;
   x.n.flat = true;
   x.run = lg_temp(g, &x.n, opd_type(&x.home));
   x.moved = true;
@@ -133,9 +134,8 @@ static void gather(Lg *g) {
     else gather_by_element(g, &s->args[0].region, &s->args[1].region, base, dst, &n);
     return;
   }
-  Run src = as_run(g, &s->args[0].region, NULL, true), off = as_run(g, &s->args[1].region, NULL, true);
-  Run out = as_run(g, dst, src.run.r.buf, false);
-  if (!out.moved && ir_root(off.run.r.buf) == ir_root(dst->buf)) out = as_run(g, dst, off.run.r.buf, false);
+  Run src = as_run(g, &s->args[0].region, NULL, NULL, true), off = as_run(g, &s->args[1].region, NULL, NULL, true);
+  Run out = as_run(g, dst, &src, &off, false);
   put(g, OP_GATHER, 4, (IrArg[]){region_arg(&src.run.r), region_arg(&off.run.r), ir_arg_scalar(base),
                                  region_arg(&out.run.r)});
   send_home(g, &out);
@@ -150,8 +150,8 @@ static void gatherb(Lg *g) {
               "gather single elements, or pad the offsets");
     return;
   }
-  Run src = as_run(g, &s->args[0].region, NULL, true), off = as_run(g, &s->args[1].region, NULL, true);
-  Run out = as_run(g, &s->args[2].region, src.run.r.buf, false);
+  Run src = as_run(g, &s->args[0].region, NULL, NULL, true), off = as_run(g, &s->args[1].region, NULL, NULL, true);
+  Run out = as_run(g, &s->args[2].region, &src, &off, false);
   IrRegion a = src.run.r, d = out.run.r;
   if (dtype_size(t) != dtype_size(bits)) {
     a = lg_flat(g, &a, bits);
@@ -169,10 +169,11 @@ static void gather_mask(Lg *g) {
     lg_no_dtype(g, t, "use 32-bit elements, two for each");
     return;
   }
-  Run src = as_run(g, &s->args[0].region, NULL, true), out = as_run(g, &s->args[2].region, src.run.r.buf, bits), mask;
+  Run src = as_run(g, &s->args[0].region, NULL, NULL, true), mask;
   IrArg chosen = s->args[1];
+  if (bits) mask = as_run(g, &chosen.region, NULL, NULL, true);
+  Run out = as_run(g, &s->args[2].region, &src, bits ? &mask : NULL, bits);
   if (bits) {
-    mask = as_run(g, &chosen.region, NULL, true);
     DType unit = dtype_size(t) == 4 ? DT_U32 : DT_U16;
     IrRegion m = lg_flat(g, &mask.run.r, unit);
     chosen = region_arg(&m);

@@ -229,12 +229,23 @@ static bool whole_records(Lg *g, const IrRegion *r, bool input) {
   return false;
 }
 
+/* Have two regions of one buffer surely no element in common? */
+static bool surely_apart(Lg *g, const IrRegion *a, const IrRegion *b) {
+  for (int d = 0; d < a->buf->rank; d++) {
+    int64_t diff;
+    if (ir_const_diff(g->k, a->off[d], b->off[d], &diff) && ir_is_const(a->ext[d]) && ir_is_const(b->ext[d]) &&
+        (diff >= b->ext[d]->i || -diff >= a->ext[d]->i))
+      return true;
+  }
+  return false;
+}
+
 /* A list starts on 8 bytes; what starts elsewhere is copied. */
 static bool on_record(const IrRegion *r, const IrRows *rows) {
   return !ir_is_const(rows->off) || rows->off->i * dtype_size(r->buf->type) % 8 == 0;
 }
 
-/* The instructions as they are, apart from operands that are no runs. */
+/* The instructions as they are, apart from operands that are no runs or share elements with the result. */
 void lg_records(Lg *g) {
   const IrStmt *s = g->s;
   int last = s->n_args - 1;
@@ -252,12 +263,21 @@ void lg_records(Lg *g) {
     const IrRegion *r = &s->args[i].region;
     if (!lg_nest(g, r, &n, &o) || !whole_records(g, r, i < last)) return;
     bool is_run = ir_rows(g->k, r, &rows) && ir_is_int(rows.rows, 1) && on_record(r, &rows);
-    if (is_run && (s->op != OP_SORT32 || lg_is_dense(g, &n, &o))) continue;
+    bool meets = i < last && ir_root(r->buf) == ir_root(s->args[last].region.buf) &&
+                 (r->buf != s->args[last].region.buf || !surely_apart(g, r, &s->args[last].region));
+    if (is_run && !meets && (s->op != OP_SORT32 || lg_is_dense(g, &n, &o))) continue;
     if (i == last) {
       lg_refuse(g, "writes one contiguous tile that starts on 32 bytes", "use a whole buffer for the result");
       return;
     }
-    arg[i] = ir_arg_region(lg_dense(g, &n, o).r);
+    Opd copy = o;
+    if (meets) {
+      Nest flat = n;
+      flat.flat = true;
+      copy = lg_temp(g, &flat, opd_type(&o));
+      lg_copy(g, &n, o, copy);
+    }
+    arg[i] = ir_arg_region(lg_dense(g, &n, copy).r);
   }
   put(g, (StmtOp)s->op, s->n_args, arg);
 }

@@ -147,7 +147,8 @@ def test_offsets_that_nothing_wrote(tlc, tmp_path):
 
 
 def test_gather_in_place(tlc, tmp_path):
-    refused(tlc, tmp_path, "gather %a, %b, 0 -> %a[0 +: 8]", [A, B], 804, fills=FILLS)
+    gather = "gather %a, %b, 0 -> %a[%i * 8 +: 8]"  # where it is not seen before the run
+    refused(tlc, tmp_path, f"for %i in 0..1 {{\n{gather}\n}}", [A, B], 804, fills=FILLS)
 
 
 def test_more_chosen_than_room(tlc, tmp_path):
