@@ -515,6 +515,8 @@ def gemm_parts(g, name):
     """An accumulator cleared as one and multiplied into by parts, from parts of tiles: any row where nothing turns."""
     dtype = g.rng.choice(["f16", "bf16", "f32", "i8"])
     k, rows, cols = g.rng.choice([16, 32]), g.rng.choice([32, 48]), g.rng.choice([32, 64])
+    if g.rows % 16 == 0 and g.rng.random() < 0.7:  # of the size that vector ops of the program work on
+        rows, cols = g.rows, max(16, g.cols // 16 * 16)
     c = g.alloc("i32" if dtype == "i8" else "f32", (rows, cols), "fragment")
     tall, right = (g.alloc(dtype, (64, 64), "shared") for _ in "ab")
     for t in (tall, right):
@@ -525,7 +527,7 @@ def gemm_parts(g, name):
     g.put(f"fill 0 -> {c.name}")
     times = g.rng.randint(1, 3)
     for _ in range(times):
-        m, n = g.rng.choice([16, 32]), g.rng.choice([16, 32])
+        m, n = g.rng.choice([16, min(rows, 32)]), g.rng.choice([16, min(cols, 32)])
         r, q = 16 * g.rng.randint(0, (rows - m) // 16), 16 * g.rng.randint(0, (cols - n) // 16)
         whole, free = lambda most: 16 * g.rng.randint(0, most // 16), lambda most: g.rng.randint(0, most)
         any_row = dtype in ("f16", "bf16")

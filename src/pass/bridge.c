@@ -1,7 +1,7 @@
 /* bridge.c - one name, two memories: buffers that both the cube and the vector cores work on.
  *
- * Mainline programs rescale an accumulator that `gemm` adds to, or compute an operand of a product. On this chip no
- * memory serves both, so such a buffer keeps its name in UB and gets a twin on the cube:
+ * Mainline programs rescale an accumulator that `gemm` adds to, start it with values, or compute an operand of a
+ * product. On this chip no memory serves both, so such a buffer keeps its name in UB and gets a twin on the cube:
  *
  *   accumulator   gemm a, b -> x      becomes   gemm a, b -> x.acc;  copy x.acc -> x.part;  add x, x.part -> x
  *   operand       gemm x, b -> c      becomes   copy x -> x.l1;      gemm x.l1, b -> c
@@ -18,7 +18,8 @@ static bool undeclared(const IrBuf *b) { return !space_info[b->space].physical; 
 enum { CORE_USE = USE_VECTOR | USE_ELEMENT };
 
 static bool needs_acc(const Ctx *c, const IrBuf *b) {
-  return b->id < c->n && undeclared(b) && c->use[b->id].uses & USE_ACC && c->use[b->id].uses & (CORE_USE | USE_GEMM_AB);
+  uint32_t uses = b->id < c->n && undeclared(b) ? c->use[b->id].uses : 0;
+  return uses & USE_ACC && uses & (CORE_USE | USE_GEMM_AB | USE_START);
 }
 static bool needs_l1(const Ctx *c, const IrBuf *b) {
   return b->id < c->n && undeclared(b) && c->use[b->id].uses & USE_GEMM_AB && c->use[b->id].uses & (CORE_USE | USE_ACC);

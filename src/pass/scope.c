@@ -18,7 +18,8 @@ static const char *const use_name[USE_COUNT] = {"an operand of a matrix product"
                                                 "an operand of a vector op",
                                                 "an element access",
                                                 "a copy",
-                                                "a comparison mask"};
+                                                "a comparison mask",
+                                                "given values"};
 
 static void mark(Ctx *c, const IrBuf *b, uint32_t use, const IrStmt *s) {
   Use *u = &c->use[b->id];
@@ -44,8 +45,8 @@ static bool collect(IrStmt *s, void *user) {
   for (int i = 0; i < s->n_args; i++) {
     if (s->args[i].kind != ARG_REGION) continue;
     uint32_t use = USE_VECTOR;
-    if (is_copy(s)) use = USE_COPY;
-    else if (s->op == OP_FILL) use = 0; /* follows the other uses */
+    if (is_copy(s)) use = i ? USE_COPY | USE_START : USE_COPY;
+    else if (s->op == OP_FILL) use = ir_is_zero(s->args[0].scalar) ? 0 : USE_START; /* follows the other uses */
     else if (s->op == OP_GEMM) use = i == 2 ? USE_ACC : USE_GEMM_AB;
     else if (s->op == OP_MMAD) use = i == 2 ? USE_ACC : i ? USE_MMAD_B : USE_MMAD_A;
     else if ((s->op == OP_COMPARE && i == 2) || (s->op == OP_SELECT && i == 0)) use = USE_MASK | USE_VECTOR;
@@ -87,8 +88,9 @@ static bool serves(Space s, uint32_t use) {
 }
 
 static Space wanted(uint32_t use) {
-  static const Space space[] = {SPACE_L1, SPACE_L0A, SPACE_L0B, SPACE_L0C, SPACE_UB, SPACE_UB, SPACE_UB, SPACE_UB};
-  return space[__builtin_ctz(use)];
+  static const Space space[] = {SPACE_L1, SPACE_L0A, SPACE_L0B, SPACE_L0C};
+  int i = __builtin_ctz(use);
+  return i < (int)TL_COUNT(space) ? space[i] : SPACE_UB;
 }
 
 static void choose(IrBuf *b, Space s, const char *why) {

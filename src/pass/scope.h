@@ -13,7 +13,8 @@ enum {
   USE_ELEMENT = 32,
   USE_COPY = 64,
   USE_MASK = 128,
-  USE_COUNT = 8
+  USE_START = 256, /* written by a copy, or filled with something else than zero */
+  USE_COUNT = 9
 };
 
 typedef struct { uint32_t uses; const IrStmt *first[USE_COUNT]; bool pad; } Use;

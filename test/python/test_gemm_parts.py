@@ -169,3 +169,49 @@ def test_a_product_written_as_loops(row, col, cube):
     want = (left * right).sum(1, dtype="f4")
     np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5)
     assert ("mmad" in str(kernel.ir("sync"))) == cube
+
+
+@pytest.mark.parametrize("start", ["tensor", "UB", "shared", "fragment", "constant", "product", "a part", "in a loop"])
+def test_an_accumulator_that_starts_with_values(start):
+    @T.prim_func
+    def main(
+        A: T.Tensor((P, P), "float16"),
+        B: T.Tensor((P, P), "float16"),
+        D: T.Tensor((P, P), "float32"),
+        C: T.Tensor((P, P), "float32"),
+    ):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, P), "float16")
+            b = T.alloc_shared((P, P), "float16")
+            c = T.alloc_fragment((P, P), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            if start in ("UB", "shared", "fragment"):
+                alloc = {"UB": T.alloc_ub, "shared": T.alloc_shared, "fragment": T.alloc_fragment}[start]
+                d = alloc((P, P), "float32")
+                T.copy(D, d)
+                T.copy(d, c)
+            elif start == "constant":
+                T.fill(c, 1.5)
+            elif start == "product":
+                e = T.alloc_fragment((P, P), "float32")
+                T.gemm(a, b, e, clear_accum=True)
+                T.copy(e, c)
+            elif start == "a part":
+                T.clear(c)
+                T.copy(D[0:32, :], c[0:32, :])
+            else:
+                T.copy(D, c)
+            if start == "in a loop":
+                for k in T.Pipelined(4, num_stages=2):
+                    T.gemm(a[:, k * 16 : k * 16 + 16], b[k * 16 : k * 16 + 16, :], c)
+            else:
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal((P, P)).astype("f2") for _ in "ab")
+    d, c, p = rng.standard_normal((P, P)).astype("f4"), np.zeros((P, P), "f4"), a.astype("f4") @ b.astype("f4")
+    first = {"constant": 1.5, "product": p, "a part": np.where(np.arange(P)[:, None] < 32, d, 0)}.get(start, d)
+    tilelang.compile(main)(a, b, d, c)
+    np.testing.assert_allclose(c, first + p, rtol=1e-5, atol=1e-4)
