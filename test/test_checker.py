@@ -8,7 +8,9 @@ programs.
 
 import argparse
 import importlib.util
+import json
 import pathlib
+import re
 
 import pytest
 
@@ -123,6 +125,38 @@ def test_half_a_flag_is_found(case):
     for text in faults(case, "one end of a flag deleted"):
         found, _ = case.run(text, checks=True)
         assert any(c.startswith("TL08") for c in found), f"missed:\n{inject.difference(case.text, text)}"
+
+
+def bare(text):
+    """Without the Python lines: a diagnostic then names the line of the text itself."""
+    return re.sub(r" @(\d+:)?\d+:\d+", "", text)
+
+
+def mended(text, found):
+    """The text with what the fixes say: flags and barriers before the statement that each names."""
+    lines = text.splitlines()
+    told = [re.match(r"put `(.*?)`(?: and `(.*?)`)? before line (\d+)", d["fix"]).groups() for d in found]
+    for *what, line in sorted(told, key=lambda x: -int(x[-1])):
+        lines[int(line) - 1 : int(line) - 1] = [x for x in what if x]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_fixes_mend_it(case):
+    """The fixes of one run are all it takes, for one flag or barrier that is gone and for all of them."""
+    nothing = "\n".join(x for x in case.text.splitlines() if not inject.is_sync(x)) + "\n"
+    broken = faults(case, "both ends of a flag deleted", "barrier or sync_all deleted")
+    for text in map(bare, [*broken, nothing]):
+        found = findings(case, text)
+        again = findings(case, mended(text, found))
+        assert found and not again, f"{inject.difference(bare(case.text), text)}\n{found}\n{again}"
+
+
+def findings(case, text):
+    program = inject._core.Program()
+    assert program.load(case.name, text), program.diags_text()
+    arrays = [a.copy() if isinstance(a, inject.np.ndarray) else a for a in case.args]
+    program.sim([(a.ctypes.data, a.shape) if isinstance(a, inject.np.ndarray) else a for a in arrays], checks=True)
+    return json.loads(program.diags_json())
 
 
 def test_no_fault_is_missed(case):

@@ -531,13 +531,13 @@ def warn(text, code=1020, at=None, fix=None, other=None):
 
 
 def names_for_people(text, spelt=()):
-    """%a of IR text is 'a' in Python, or a in an expression in backticks, and f32 is float32. `spelt`: {name of the IR
-    text: as the author wrote it}, where they differ."""
+    """%a of IR text is 'a' in Python, or a in an expression in backticks, f32 is float32, and flags and barriers are
+    calls. `spelt`: {name of the IR text: as the author wrote it}, where they differ."""
     if spelt:
         text = _IR_NAME.sub(lambda m: "%" + spelt.get(m[1], m[1]), text)
     parts = text.split("`")
     parts[::2] = [_IR_NAME.sub(r"'\1'", _IR_DTYPE.sub(_python_dtype, p)) for p in parts[::2]]
-    parts[1::2] = [_IR_NAME.sub(r"\1", p) for p in parts[1::2]]
+    parts[1::2] = [_as_written(_IR_NAME.sub(r"\1", p)) for p in parts[1::2]]
     return "`".join(parts)
 
 
@@ -548,6 +548,23 @@ def _python_dtype(m):
 
 
 _IR_DTYPE = re.compile(r"(?<![%.\w'])(?:[iuf]\d+(?:x2)?|bf16|e4m3|e5m2)\b(?!')")
+
+
+def _as_written(ir):
+    """A statement of synchronisation as the author writes it; other IR text as it is."""
+    for pattern, call in _SYNC.items():
+        if found := re.fullmatch(pattern, ir):
+            return call.format(*found.groups())
+    return ir
+
+
+_SYNC = {
+    r"(set_flag|wait_flag) (\w+) -> (\w+) #([^@]+)": 'T.{}("{}", "{}", {})',
+    r"barrier all": "T.barrier_all()",
+    r"barrier (\w+)": 'T.pipe_barrier("{}")',
+}
+
+
 _IR_NAME = re.compile(r"%([^\W\d][\w.]*\w|[^\W\d])")
 
 

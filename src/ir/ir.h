@@ -414,6 +414,13 @@ IrRange ir_range(const IrKernel *k, const IrExpr *e);
 bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b);
 /* a - b as a constant, if it is one. */
 bool ir_const_diff(IrKernel *k, IrExpr *a, IrExpr *b, int64_t *diff);
+IrStmt *ir_child_of(const IrBlock *b, IrStmt *s);    /* the ancestor of s that is a direct child of b; NULL: none */
+IrBlock *ir_common_block(IrStmt *a, IrStmt *b);      /* the innermost block that holds ancestors of both */
+/* Does what is written there to order e after d order e2 after d2, too? The pipes are the same. */
+bool ir_orders_too(IrStmt *d, IrStmt *e, IrStmt *d2, IrStmt *e2);
+/* What to write so that e, on pipe q, comes after d, on pipe p of the same core (flags.c). ahead: p does not wait for q
+ * before it comes there again. */
+const char *ir_order_fix(Arena *a, const IrKernel *k, IrStmt *d, Pipe p, IrStmt *e, Pipe q, bool ahead);
 bool ir_loop_runs(IrKernel *k, const IrStmt *loop); /* a `for` that is proven to have a trip */
 /* The exponent of a power of two, 30 at most, that divides e for all values of its variables. */
 int ir_pow2(const IrKernel *k, const IrExpr *e);

@@ -162,7 +162,6 @@ static bool note_operand(IrStmt *s, void *user) {
   return true;
 }
 
-static IrStmt *child_of(const IrBlock *b, IrStmt *s);
 static IrStmt *loop_of_both(IrStmt *a, IrStmt *b);
 
 static void early_operand(Ctx *c, IrBuf *b) {
@@ -172,9 +171,9 @@ static void early_operand(Ctx *c, IrBuf *b) {
   if (!o->reads.len || !o->fills.len || o->other || o->late) return;
   IrStmt *loop = loop_of_both(o->reads.data[0], o->fills.data[0]);
   for (uint32_t i = 0; i < o->reads.len + o->fills.len && loop; i++)
-    if (!child_of(&loop->body, i < o->reads.len ? o->reads.data[i] : o->fills.data[i - o->reads.len])) loop = NULL;
+    if (!ir_child_of(&loop->body, i < o->reads.len ? o->reads.data[i] : o->fills.data[i - o->reads.len])) loop = NULL;
   if (!loop) return;
-  IrStmt *first = child_of(&loop->body, o->reads.data[0]);
+  IrStmt *first = ir_child_of(&loop->body, o->reads.data[0]);
   IrRegion whole = ir_whole(c->p->k, b), ws = workspace_for(c, &whole, b->type, first);
   for (uint32_t i = 0; i < o->fills.len; i++) {
     IrStmt *s = o->fills.data[i];
@@ -234,17 +233,6 @@ static bool note_use(IrStmt *s, void *user) {
   return true;
 }
 
-static IrStmt *child_of(const IrBlock *b, IrStmt *s) {
-  while (s && s->block != b) s = s->block ? s->block->parent : NULL;
-  return s;
-}
-
-static IrBlock *common_block(IrStmt *a, IrStmt *b) {
-  for (IrStmt *x = a; x && x->block; x = x->block->parent)
-    if (child_of(x->block, b)) return x->block;
-  return NULL;
-}
-
 /* The innermost loop around block b, and the outermost loop of the nest it belongs to. */
 static IrStmt *loop_of(const IrBlock *b, IrStmt **outermost) {
   IrStmt *inner = NULL;
@@ -259,23 +247,23 @@ static IrStmt *loop_of(const IrBlock *b, IrStmt **outermost) {
 
 static IrStmt *loop_of_both(IrStmt *a, IrStmt *b) {
   IrStmt *outermost;
-  IrBlock *both = common_block(a, b);
+  IrBlock *both = ir_common_block(a, b);
   return both ? loop_of(both, &outermost) : NULL;
 }
 
 static void add_edge(Ctx *c, const Use *d, const Use *e, const IrBuf *buf) {
   Edge x = {.to_vector = d->side == SIDE_CUBE, .src = d->pipe, .dst = e->pipe, .buf = buf, .loc = d->stmt->loc};
-  x.block = common_block(d->stmt, e->stmt);
+  x.block = ir_common_block(d->stmt, e->stmt);
   if (!x.block) return;
-  x.after = child_of(x.block, d->stmt);
-  x.before = child_of(x.block, e->stmt);
+  x.after = ir_child_of(x.block, d->stmt);
+  x.before = ir_child_of(x.block, e->stmt);
   bool forward = x.after->id < x.before->id;
   IrStmt *outermost, *inner = loop_of(x.block, &outermost);
   if (forward) vec_push(c->p->arena, &c->edges, x);
   else if (inner) {
     x.block = &inner->body;
-    x.after = child_of(x.block, d->stmt);
-    x.before = child_of(x.block, e->stmt);
+    x.after = ir_child_of(x.block, d->stmt);
+    x.before = ir_child_of(x.block, e->stmt);
     x.loop = buf->versions ? inner : outermost;
     vec_push(c->p->arena, &c->edges, x);
   }
@@ -294,13 +282,13 @@ static bool same_length(const IrStmt *a, const IrStmt *b) {
 
 /* The blocks that pass the workspace on, one iteration after the other: one loop's, or those of two loops. */
 static bool find_blocks(Pairing *p) {
-  IrBlock *both = common_block(p->d->stmt, p->e->stmt);
+  IrBlock *both = ir_common_block(p->d->stmt, p->e->stmt);
   IrStmt *outermost, *loop = both ? loop_of(both, &outermost) : NULL;
   if (loop) {
     p->of_d = p->of_e = &loop->body;
     return true;
   }
-  IrStmt *a = both ? child_of(both, p->d->stmt) : NULL, *b = both ? child_of(both, p->e->stmt) : NULL;
+  IrStmt *a = both ? ir_child_of(both, p->d->stmt) : NULL, *b = both ? ir_child_of(both, p->e->stmt) : NULL;
   if (a == b || !same_length(a, b)) return false;
   p->of_d = &a->body;
   p->of_e = &b->body;
@@ -318,9 +306,9 @@ static bool find_pairing(Ctx *c, Uses *u, Pairing *p) {
   }
   if (!p->n_d || !p->n_e || p->d->side == p->e->side || !find_blocks(p)) return false;
   for (int i = 0; i < p->n_d; i++)
-    if (p->d[i].side != p->d->side || !child_of(p->of_d, p->d[i].stmt)) return false;
+    if (p->d[i].side != p->d->side || !ir_child_of(p->of_d, p->d[i].stmt)) return false;
   for (int i = 0; i < p->n_e; i++)
-    if (p->e[i].side != p->e->side || !child_of(p->of_e, p->e[i].stmt)) return false;
+    if (p->e[i].side != p->e->side || !ir_child_of(p->of_e, p->e[i].stmt)) return false;
   return true;
 }
 
@@ -350,8 +338,8 @@ static void put_pair(Ctx *c, const IrBuf *buf, const Use *from, const Use *to, I
   Edge x = {.to_vector = from->side == SIDE_CUBE, .src = from->pipe, .dst = to->pipe, .buf = buf, .paired = true};
   x.loc = from->stmt->loc;
   x.block = into;
-  x.after = child_of(of, from->stmt);
-  x.before = child_of(into, to->stmt);
+  x.after = ir_child_of(of, from->stmt);
+  x.before = ir_child_of(into, to->stmt);
   if (primed) {
     loop_of(of, &x.loop);
     loop_of(into, &x.drain);
@@ -371,8 +359,8 @@ static bool is_carried(Ctx *c, const Pairing *p) {
     ir_walk(&c->p->k->body, note_use, &u);
     for (uint32_t j = 0; j < u.uses.len; j++) {
       const Use *x = &u.uses.data[j];
-      made |= x->side == p->e->side && x->write && x->stmt->id > p->e->stmt->id && child_of(p->of_e, x->stmt);
-      needed |= x->side == p->d->side && !x->write && x->stmt->id < p->d->stmt->id && child_of(p->of_d, x->stmt);
+      made |= x->side == p->e->side && x->write && x->stmt->id > p->e->stmt->id && ir_child_of(p->of_e, x->stmt);
+      needed |= x->side == p->d->side && !x->write && x->stmt->id < p->d->stmt->id && ir_child_of(p->of_d, x->stmt);
     }
     if (made && needed) return true;
   }
@@ -461,7 +449,7 @@ static bool extent_in(const IrBlock *b, const Edge *e, uint32_t *lo, uint32_t *h
   *lo = UINT32_MAX, *hi = 0;
   for (int i = 0; i < 4; i++) {
     if (!part[i]) continue;
-    const IrStmt *at = child_of(b, part[i]);
+    const IrStmt *at = ir_child_of(b, part[i]);
     if (!at) return false;
     if (at->id < *lo) *lo = at->id;
     if (at->id > *hi) *hi = at->id;

@@ -114,20 +114,36 @@ static bool users_business(const Sync *y, const Entry *e, Pipe p) {
   return !temp && !same_line && !y->made[d->stmt->id] && !y->made[e->stmt->id];
 }
 
+/* The edge that e misses and whose other end comes latest, of those that are not `skip`; PIPE_COUNT: none. */
+static Pipe nearest_miss(const Sync *y, const Entry *e, uint32_t skip) {
+  Pipe best = PIPE_COUNT;
+  for (int p = 0; p < PIPE_COUNT; p++)
+    if (e->dep[p] && !(skip >> p & 1) && y->now.vc[e->pipe][p] < y->entry_tick[e->dep[p]] &&
+        (best == PIPE_COUNT || e->dep[p] > e->dep[best]))
+      best = (Pipe)p;
+  return best;
+}
+
+/* As if e's pipe had waited for all that p did before. */
+static void mend_edge(Sync *y, Pipe pipe, Pipe p) {
+  if (p != pipe) join(y->now.vc[pipe], y->now.vc[p]);
+  y->now.vc[pipe][p] = y->now.last[p];
+}
+
 static bool replay_instr(Sync *y, uint32_t at) {
   const Entry *e = &y->trace.entries.data[at];
-  for (int p = 0; p < PIPE_COUNT; p++) {
-    if (!e->dep[p] || y->now.vc[e->pipe][p] >= y->entry_tick[e->dep[p]]) continue;
-    if (users_business(y, e, (Pipe)p)) {
-      /* what S waits for comes before all that it issues later */
-      bool by_s = p != PIPE_S && y->now.vc[PIPE_S][p] >= y->entry_tick[e->dep[p]];
-      y->n_left += !by_s;
-      if (y->left && !by_s) y->left(y, at, (Pipe)p);
-      continue;
+  uint32_t left = 0;
+  for (Pipe p; (p = nearest_miss(y, e, left)) != PIPE_COUNT;) {
+    if (!users_business(y, e, p)) {
+      y->miss_e = at;
+      y->miss_pipe = (uint32_t)p;
+      return false;
     }
-    y->miss_e = at;
-    y->miss_pipe = (uint32_t)p;
-    return false;
+    left |= 1u << p;
+    /* what S waits for comes before all that it issues later */
+    if (p != PIPE_S && y->now.vc[PIPE_S][p] >= y->entry_tick[e->dep[p]]) continue;
+    y->n_left++;
+    if (y->left && y->left(y, at, p)) mend_edge(y, e->pipe, p);
   }
   y->entry_tick[at] = y->now.last[e->pipe] = ++y->tick;
   return true;
@@ -221,12 +237,6 @@ bool sync_replay(Sync *y) {
 
 /* ---- where a flag stands -------------------------------------------------------------------------------------- */
 
-/* The ancestor of s that is a direct child of block b. */
-static IrStmt *child_of(const IrBlock *b, IrStmt *s) {
-  while (s && s->block != b) s = s->block ? s->block->parent : NULL;
-  return s;
-}
-
 static bool breaks(IrStmt *s, void *user) {
   (void)user;
   return s->op != ST_BREAK && s->op != ST_CONTINUE;
@@ -282,13 +292,6 @@ static int common_depth(const Entry *d, const Entry *e, bool *carried) {
   return i;
 }
 
-/* The innermost block that holds ancestors of both. */
-static IrBlock *common_block(IrStmt *a, IrStmt *b) {
-  for (IrStmt *x = a; x; x = x->block ? x->block->parent : NULL)
-    if (x->block && child_of(x->block, b)) return x->block;
-  return NULL;
-}
-
 static bool before_in_block(const IrStmt *a, const IrStmt *b) { return a->id < b->id; }
 
 /* Orders the missing edge. attempt > 0: what was tried did not cover it. */
@@ -297,8 +300,8 @@ static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
   const char *why = hazard_text(y, d, e, e->dep_buf[p]);
   bool carried;
   int level = common_depth(d, e, &carried);
-  IrBlock *block = carried ? &d->loop[level]->body : common_block(d->stmt, e->stmt);
-  IrStmt *D = child_of(block, d->stmt), *E = child_of(block, e->stmt);
+  IrBlock *block = carried ? &d->loop[level]->body : ir_common_block(d->stmt, e->stmt);
+  IrStmt *D = ir_child_of(block, d->stmt), *E = ir_child_of(block, e->stmt);
   bool breaking = false;
   for (int i = 0; i < e->depth; i++) breaking |= has_break(e->loop[i]);
   for (int i = 0; i < d->depth; i++) breaking |= has_break(d->loop[i]);

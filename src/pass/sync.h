@@ -98,7 +98,8 @@ typedef struct Sync {
   uint32_t miss_e, miss_pipe; /* the first missing edge */
   uint32_t bad_flag;          /* or the flag set twice */
   /* sync_hand.c: */
-  void (*left)(struct Sync *y, uint32_t at, Pipe p); /* told of a missing edge that is the user's business */
+  /* told of a missing edge that is the user's business; true: from here on it counts as mended */
+  bool (*left)(struct Sync *y, uint32_t at, Pipe p);
   uint32_t n_left;                                   /* how many there were */
   bool *gone; /* by statement id: a barrier by hand that is left out; NULL: none */
   bool gone_flag[PIPE_COUNT][PIPE_COUNT][16];

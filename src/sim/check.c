@@ -5,7 +5,10 @@
  * another pipe without a flag, by another core without a cross-core flag, or by pipe V itself without a barrier. Two
  * cores that write the same values to the same place in GM do no harm, whatever their order; such a write is judged
  * when it has happened. Accesses to GM tensors that other blocks may touch are logged as well; blocks.c compares them
- * when all blocks are done. */
+ * when all blocks are done.
+ *
+ * Of the accesses that race with one, the nearest in the program is told: the one a reader would think of. From there
+ * on it counts as mended, so what the same flag would order is not told, and what needs another one is. */
 #include "machine.h"
 
 #include <stdio.h>
@@ -96,11 +99,10 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
   Arena *a = &m->arena;
   uint32_t comp = h->key / LANE_KINDS;
   Core *oc = &m->core[comp / COMPS];
-  const PipeQueue *oq = &oc->pipe[comp % COMPS];
-  Party first = {m->sim->who[h->who], oc, (Pipe)(comp % COMPS), (LaneKind)(h->key % LANE_KINDS), NULL, 0};
+  Party first = {m->sim->who[h->who], oc, (Pipe)(comp % COMPS), (LaneKind)(h->key % LANE_KINDS), NULL,
+                 hit_seq(m, (uint32_t)c->index, h)};
   Party last = {t->stmt, c, t->pipe, lane_kind(kind), b, t->seq};
   first.buf = buffer_at(c, first.stmt, b, h->lo);
-  if (oq->tick - h->tick < SEQ_RING) first.seq = oq->seq[h->tick % SEQ_RING];
   if (oc == c && first.seq > last.seq) {
     Party x = first;
     first = last;
@@ -117,18 +119,19 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
                         ? arena_printf(a, "pipe %s of %s", pipe_info[first.pipe].name, where(a, first.core))
                     : first.pipe == last.pipe ? "the same pipe"
                                               : arena_printf(a, "pipe %s", pipe_info[first.pipe].name);
+  const char *earlier = oc == c && first.stmt->id >= last.stmt->id ? " of an earlier iteration" : "";
   Fault *f = fault(c, DIAG_SIM_RACE, last.stmt, first.stmt,
-                   "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s` on %s may still %s %s (%s)",
+                   "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s`%s on %s may still %s %s (%s)",
                    inst_text(a, c, last.stmt), pipe_info[last.pipe].name, did(last.kind), (long long)lo,
-                   (long long)(hi - 1), last.buf->ir->name, space_info[b->space].name, inst_text(a, c, first.stmt), who,
-                   does(first.kind), through, where(a, last.core));
+                   (long long)(hi - 1), last.buf->ir->name, space_info[b->space].name, inst_text(a, c, first.stmt),
+                   earlier, who, does(first.kind), through, where(a, last.core));
   if (!f) return;
+  f->flag = oc == c && first.buf->tensor == last.buf->tensor; /* which one: see collect */
   fault_other(c, f, "the other access: `%s`", inst_text(a, c, first.stmt));
   if (first.buf->tensor != last.buf->tensor) { /* GM: nobody who compiled the kernel could know */
     fault_fix(c, f, "%s", PASS_APART);
     return;
   }
-  const char *p = pipe_info[first.pipe].name, *q = pipe_info[last.pipe].name;
   if (oc != c && oc->block == c->block && first.stmt == last.stmt)
     fault_fix(c, f,
               "both vector cores of a block run this statement: let each take its own part (offsets with vid), or one "
@@ -137,13 +140,6 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
     fault_fix(
         c, f,
         "order the two cores: a cross_set after the first access, a cross_wait with the same flag before the second");
-  else if (first.pipe == last.pipe)
-    fault_fix(c, f, "put `barrier %s` between the two: pipe %s does not wait for its own earlier instructions", p, p);
-  else
-    fault_fix(c, f,
-              "put `set_flag %s -> %s` after the first access and the `wait_flag %s -> %s` with the same flag before "
-              "the second",
-              p, q, p, q);
 }
 
 static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
@@ -205,10 +201,12 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   else if (values && b->owner && shadow_lost(s, lo, hi, b->owner, &h)) report_lost(t, b, &h);
   if (!s && !b->hazard) return;
   uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe), *seen = c->pipe[t->pipe].seen;
-  bool in_order = pipe_info[t->pipe].in_order;
-  LaneKind lane = lane_kind(kind);
-  if (shadow_conflict(m, s, b, lo, hi, comp, lane, seen, in_order, false, &h)) report_race(t, b, kind, &h);
-  if (s || lane != LANE_WRITE || !shadow_conflict(m, s, b, lo, hi, comp, lane, seen, in_order, true, &h)) return;
+  Search q = {lo, hi, comp, lane_kind(kind), seen, pipe_info[t->pipe].in_order, false};
+  uint32_t own = (uint32_t)c->index;
+  if (shadow_conflict(m, s, b, &q, &h) && (!t->race.buf || hit_seq(m, own, &h) > hit_seq(m, own, &t->race.hit)))
+    t->race = (Race){b, kind, h};
+  q.twice = true;
+  if (s || t->again || q.kind != LANE_WRITE || !shadow_conflict(m, s, b, &q, &h)) return;
   vec_push(&m->arena, &m->twice, ((TwiceWritten){*t, b, kind, lo, hi, h}));
   for (int64_t i = lo; i < hi; i++) vec_push(&m->arena, &m->before, b->gm[i - b->addr]);
 }
@@ -254,10 +252,40 @@ void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len,
     else look(t, s, b, kind, lo, lo + len);
 }
 
+/* Where a race goes on, and the pipe that would set the flag has not waited for the other one in between, the flag
+ * would be set twice. */
+static void note_ahead(Toucher *t, Pipe op, const Hit *h) {
+  Core *c = t->core;
+  Machine *m = c->m;
+  char key[64];
+  fault_key(key, sizeof key, DIAG_SIM_RACE, t->stmt, m->sim->who[h->who]);
+  for (uint32_t i = 0; i < m->faults.len; i++) {
+    Fault *f = &m->faults.data[i];
+    if (strcmp(f->key, key)) continue;
+    f->ahead |= f->mended && f->block == c->block && c->pipe[op].seen[c->index * COMPS + (int)t->pipe] < f->mended;
+    f->mended = c->pipe[t->pipe].tick;
+  }
+}
+
+/* After a look: tells what it found, and looks again for what is left when that is mended. True: look again. */
+static bool told_race(Toucher *t) {
+  Race r = t->race;
+  if (!r.buf) return false;
+  const Core *oc = &t->core->m->core[r.hit.key / LANE_KINDS / COMPS];
+  Pipe op = (Pipe)(r.hit.key / LANE_KINDS % COMPS);
+  report_race(t, r.buf, r.kind, &r.hit);
+  if (oc == t->core) note_ahead(t, op, &r.hit);
+  mend_race(t->core, t->pipe, oc, op);
+  t->race.buf = NULL;
+  t->again = true;
+  return true;
+}
+
 void observe(Core *c, const Entry *e) {
   const Inst *i = e->inst;
-  Toucher t = {c, i->stmt, i->id, e->seq, (Pipe)i->pipe, false};
-  i->impl->touch(&t, e);
+  Toucher t = {.core = c, .stmt = i->stmt, .who = i->id, .seq = e->seq, .pipe = (Pipe)i->pipe};
+  do i->impl->touch(&t, e);
+  while (told_race(&t));
   t.mark = true;
   i->impl->touch(&t, e);
 }
@@ -265,11 +293,12 @@ void observe(Core *c, const Entry *e) {
 void observe_element(Core *c, const Element *el, int64_t at) {
   const SimBuf *b = &c->m->sim->buf[el->buf];
   PipeQueue *q = &c->pipe[PIPE_S];
-  Toucher t = {c, el->stmt, el->id, ++c->seq, PIPE_S, false};
+  Toucher t = {.core = c, .stmt = el->stmt, .who = el->id, .seq = ++c->seq, .pipe = PIPE_S};
   TouchKind kind = el->is_store ? TOUCH_WRITE : TOUCH_READ;
   q->tick++;
   q->seq[q->tick % SEQ_RING] = t.seq;
-  touch(&t, b, kind, at, b->size, 1, b->size);
+  do touch(&t, b, kind, at, b->size, 1, b->size);
+  while (told_race(&t));
   t.mark = true;
   touch(&t, b, kind, at, b->size, 1, b->size);
 }

@@ -217,12 +217,16 @@ typedef enum {
   TOUCH_ATOMIC     /* added to; two of them need no order */
 } TouchKind;
 
+typedef struct { const SimBuf *buf; TouchKind kind; Hit hit; } Race; /* buf NULL: none */
+
 typedef struct {
   struct Core *core;
   const IrStmt *stmt;
   uint32_t who, seq;
   Pipe pipe;
-  bool mark; /* false: look for hazards; true: remember the access */
+  bool mark;  /* false: look for hazards; true: remember the access */
+  bool again; /* looks once more, when a race is told */
+  Race race;  /* the nearest that a look has found */
 } Toucher;
 
 /* `count` ranges of `len` bytes, `stride` apart, from byte `at` of the buffer. */
@@ -297,6 +301,8 @@ typedef struct {
   const IrStmt *at, *with;
   Loc loc, other;
   const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
+  bool flag, ahead; /* a race within a core, a flag mends it; the pipe that sets it runs ahead, would set it twice */
+  uint32_t mended;  /* tick of the pipe that should wait, when it last happened */
 } Fault;
 typedef Vec(Fault) FaultList;
 
@@ -441,6 +447,7 @@ void issue(Core *c, Pipe p);
 bool s_may_sync(const Core *c, const Inst *i);
 bool s_sync(Core *c, const Inst *i); /* false: S must wait after all */
 bool pipes_empty(const Core *c);
+void mend_race(Core *c, Pipe p, const Core *oc, Pipe op); /* as if p's next had waited for all that `op` of oc did */
 void report_deadlock(Machine *m);
 void report_flags_left(Machine *m);
 
@@ -453,8 +460,17 @@ void gm_shadow_reset(Machine *m);
 typedef enum { LANE_READ, LANE_WRITE, LANE_ATOMIC, LANE_KINDS } LaneKind;
 /* Bytes [lo, hi) of a local memory (b NULL) or a GM tensor. twice: only writes after those of other cores, which the
  * others leave out. */
-bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
-                     const uint32_t *seen, bool in_order, bool twice, Hit *hit);
+typedef struct {
+  int64_t lo, hi;
+  uint32_t comp; /* who asks, to do what, and what it knows to be done */
+  LaneKind kind;
+  const uint32_t *seen;
+  bool in_order, twice;
+} Search;
+/* The one that comes nearest in the program. */
+bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, const Search *q, Hit *hit);
+/* When the core issued the other access, counted as its statements go; 0: long ago, or another core did. */
+uint32_t hit_seq(const Machine *m, uint32_t core, const Hit *h);
 bool shadow_undefined(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, Hit *hit);
 void shadow_mark(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
                  uint32_t tick, uint32_t who);

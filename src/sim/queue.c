@@ -35,6 +35,16 @@ static void learn(Core *c, Pipe p, const uint32_t *clock) {
     for (int x = 1; x < CORE_PIPES; x++) c->pipe[x].stale = true;
 }
 
+void mend_race(Core *c, Pipe p, const Core *oc, Pipe op) {
+  if (c == oc && p == op) {
+    c->pipe[p].seen[comp(c, p)] = c->pipe[p].tick - 1;
+    return;
+  }
+  memset(c->m->all_clock, 0, sizeof(uint32_t) * (size_t)c->m->n_comp);
+  publish(oc, op, c->m->all_clock);
+  learn(c, p, c->m->all_clock);
+}
+
 bool pipes_empty(const Core *c) {
   for (int p = 1; p < CORE_PIPES; p++)
     if (c->pipe[p].head != c->pipe[p].tail) return false;
@@ -75,9 +85,8 @@ static void set_twice(Core *c, const Inst *i, const Flag *f, int64_t id) {
     fault_fix(c, x, "put a `wait_flag %s -> %s #%lld` between the two, or use two flags in turn", src, dst,
               (long long)id);
   else
-    fault_fix(c, x,
-              "make pipe %s wait for pipe %s before it sets the flag again (a flag %s -> %s), or use two flags in turn",
-              src, dst, dst, src);
+    fault_fix(c, x, "%s, or use two ids in turn",
+              ir_order_fix(&c->m->arena, c->m->sim->k, (IrStmt *)with, i->dst, (IrStmt *)i->stmt, i->src, false));
 }
 
 /* Room for the clock of one more set. Each set has its own, so that a wait learns only of the set it takes. */

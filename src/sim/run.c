@@ -392,11 +392,32 @@ static void run_workers(Run *r, int n) {
 
 /* ---- results -------------------------------------------------------------------------------------------- */
 
-/* A read that came too early finds no value, or another one, and races with the write to come: that is the fault. */
+static Pipe pipe_of(const IrStmt *s) { return ir_is_op(s) ? op_info[s->op].pipe : PIPE_S; }
+
+/* A read that came too early finds no value, or another one, and races with the write to come: that is the fault. And a
+ * pipe that does not wait for another one in an access does not do so before it sets its flag again. */
 static bool is_consequence(const FaultList *l, const Fault *u) {
-  for (uint32_t i = 0; i < l->len && (u->code == DIAG_SIM_UNINIT || u->code == DIAG_SIM_LOST); i++) {
+  bool early = u->code == DIAG_SIM_UNINIT || u->code == DIAG_SIM_LOST, twice = u->code == DIAG_SIM_FLAG_TWICE;
+  for (uint32_t i = 0; i < l->len && (early || twice); i++) {
     const Fault *r = &l->data[i];
-    if (r->code == DIAG_SIM_RACE && r->block <= u->block && (r->at == u->at || r->with == u->at)) return true;
+    if (r->code != DIAG_SIM_RACE || r->block > u->block) continue;
+    if (early && (r->at == u->at || r->with == u->at)) return true;
+    if (twice && u->at->sync.src == pipe_of(r->at) && u->at->sync.dst == pipe_of(r->with)) return true;
+  }
+  return false;
+}
+
+/* One flag may be all that several races want: then the first place that needs it is told. */
+static bool is_covered(FaultList *l, uint32_t i) {
+  Fault *u = &l->data[i];
+  IrStmt *d = (IrStmt *)u->with, *e = (IrStmt *)u->at;
+  for (uint32_t x = 0; x < l->len && u->flag; x++) {
+    Fault *r = &l->data[x];
+    IrStmt *d2 = (IrStmt *)r->with, *e2 = (IrStmt *)r->at;
+    if (x == i || !r->flag || pipe_of(d) != pipe_of(d2) || pipe_of(e) != pipe_of(e2)) continue;
+    if (!ir_orders_too(d2, e2, d, e) || (x > i && ir_orders_too(d, e, d2, e2))) continue;
+    r->ahead |= u->ahead;
+    return true;
   }
   return false;
 }
@@ -419,7 +440,7 @@ static void collect(Run *r) {
     }
   }
   for (uint32_t f = 0; f < all.len; f++) {
-    bool seen = is_consequence(&all, &all.data[f]);
+    bool seen = is_consequence(&all, &all.data[f]) || is_covered(&all, f);
     for (uint32_t x = 0; x < kept.len; x++) seen |= !strcmp(kept.data[x].key, all.data[f].key);
     if (!seen) vec_push(&r->arena, &kept, all.data[f]);
   }
@@ -428,7 +449,10 @@ static void collect(Run *r) {
     const Fault *x = &kept.data[f];
     Diag *g = diag_add(r->diags, x->code, x->loc, "%s", x->text);
     if (x->other_text) diag_other(r->diags, g, x->other, "%s", x->other_text);
-    if (x->fix) diag_fix(r->diags, g, "%s", x->fix);
+    if (x->flag)
+      diag_fix(r->diags, g, "%s", ir_order_fix(&r->arena, s->k, (IrStmt *)x->with, pipe_of(x->with), (IrStmt *)x->at,
+                                               pipe_of(x->at), x->ahead));
+    else if (x->fix) diag_fix(r->diags, g, "%s", x->fix);
   }
   r->ok = kept.len == 0 && !atomic_load(&s->stopped);
   if (!s->checks || !r->ok) return;

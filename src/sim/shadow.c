@@ -185,6 +185,12 @@ static bool any_split(const Page *p, int g0, int g1) {
 
 /* ---- conflicts ------------------------------------------------------------------------------------------ */
 
+uint32_t hit_seq(const Machine *m, uint32_t core, const Hit *h) {
+  uint32_t comp = h->key / LANE_KINDS;
+  const PipeQueue *q = &m->core[core].pipe[comp % COMPS];
+  return comp / COMPS == core && q->tick - h->tick < SEQ_RING ? q->seq[h->tick % SEQ_RING] : 0;
+}
+
 static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, Hit *hit) {
   for (const SplitLane *l = p->split[g]; l; l = l->next) {
     if (l->key != key) continue;
@@ -199,40 +205,44 @@ static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, ui
   return false;
 }
 
+/* The latest access of a lane to bytes of p that `limit` does not cover. */
 static bool lane_conflict(const Part *p, int lane, uint32_t limit, Hit *hit) {
   const Lane *l = p->page->lane[lane];
   if (l->last <= limit || !any_later(&l->tick[p->g0], p->g1 - p->g0 + 1, limit)) return false;
+  hit->tick = limit;
   for (int g = p->g0; g <= p->g1; g++) {
     uint32_t mask = part_mask(p, g), who = l->who[g];
-    if (l->tick[g] <= limit || !mask) continue;
+    if (l->tick[g] <= hit->tick || !mask) continue;
     if (is_split(p->page, g)) {
-      if (!split_conflict(p->page, g, mask, p->page->key[lane], limit, hit)) continue;
+      if (!split_conflict(p->page, g, mask, p->page->key[lane], hit->tick, hit)) continue;
       hit->lo += p->start + g * GRANULE;
       hit->hi += p->start + g * GRANULE;
-      return true;
+      continue;
     }
     *hit = (Hit){p->start + g * GRANULE + __builtin_ctz(mask), 0, p->page->key[lane], who, l->tick[g]};
-    while (g < p->g1 && !is_split(p->page, g + 1) && l->tick[g + 1] > limit && l->who[g + 1] == who) g++;
+    while (g < p->g1 && !is_split(p->page, g + 1) && l->tick[g + 1] == hit->tick && l->who[g + 1] == who) g++;
     hit->hi = p->start + g * GRANULE + 32 - __builtin_clz(part_mask(p, g));
-    return true;
   }
-  return false;
+  return hit->tick > limit;
 }
 
-bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, int64_t lo, int64_t hi, uint32_t comp, LaneKind kind,
-                     const uint32_t *seen, bool in_order, bool twice, Hit *hit) {
-  while (lo < hi) {
-    Part p = part_at(m, s, b, lo, hi);
+bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, const Search *q, Hit *hit) {
+  bool found = false;
+  Hit h;
+  for (int64_t lo = q->lo; lo < q->hi;) {
+    Part p = part_at(m, s, b, lo, q->hi);
     for (int i = 0; i < p.page->n; i++) {
       uint32_t other = p.page->key[i] / LANE_KINDS, k = p.page->key[i] % LANE_KINDS;
-      if (twice != (kind == LANE_WRITE && k == LANE_WRITE && other / COMPS != comp / COMPS)) continue;
-      if (other == comp && in_order) continue;
-      if (k == (uint32_t)kind && kind != LANE_WRITE) continue;
-      if (lane_conflict(&p, i, seen[other], hit)) return true;
+      if (q->twice != (q->kind == LANE_WRITE && k == LANE_WRITE && other / COMPS != q->comp / COMPS)) continue;
+      if (other == q->comp && q->in_order) continue;
+      if (k == (uint32_t)q->kind && q->kind != LANE_WRITE) continue;
+      if (!lane_conflict(&p, i, q->seen[other], &h)) continue;
+      if (!found || hit_seq(m, q->comp / COMPS, &h) > hit_seq(m, q->comp / COMPS, hit)) *hit = h;
+      found = true;
     }
     lo = p.start + PAGE;
   }
-  return false;
+  return found;
 }
 
 static SplitLane *split_lane(Machine *m, Page *p, int g, uint32_t key) {

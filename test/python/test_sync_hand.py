@@ -62,3 +62,53 @@ def test_too_many_iterations_to_trace():
     assert not p.lower()
     found = json.loads(p.diags_json())
     assert [d["code"] for d in found] == ["TL0703"] and "T.barrier_all()" in found[0]["fix"]
+
+
+def fixes(text):
+    """(line, fix) of what the compiler warns of."""
+    p = _core.Program()
+    assert p.load("k.tl", text) and p.lower(no_auto_sync=True), p.diags_text()
+    return [(d["line"], d["fix"]) for d in json.loads(p.diags_json()) if d["code"] == "TL0701"]
+
+
+def test_the_nearest_access_is_named():
+    """The store reads what the load and then the add wrote. A flag v -> mte3 orders both; mte2 -> mte3 is no answer."""
+    text = """tl 1
+file "k.py"
+kernel @k(%X: gm f32[64], %Y: gm f32[64] out) grid(%bx: 1) {
+  alloc %a: ub f32[64]
+  copy %X -> %a @2:5
+  set_flag mte2 -> v #0 @3:5
+  wait_flag mte2 -> v #0 @4:5
+  add %a, 1.0 -> %a @5:5
+  copy %a -> %Y @6:5
+}
+"""
+    found = fixes(text)
+    assert [line for line, _ in found] == [6]
+    assert "`set_flag v -> mte3 #0` and `wait_flag v -> mte3 #0` before line 6" in found[0][1]
+
+
+def test_all_that_is_missing_at_once():
+    """Without any flag: four orders are missing, and each is told once."""
+    bare = re.sub(r".*_flag .*\n|.*BARRIER\n", "", TEXT)
+    wanted = [("mte2 -> v", 12), ("v -> mte3", 16), ("v -> mte2", 7), ("mte3 -> v", 12)]
+    assert [(re.search(r"set_flag (\w+ -> \w+)", fix)[1], line) for line, fix in fixes(bare)] == wanted
+
+
+def test_one_flag_for_two():
+    """Two loads before two adds: one flag after the second load orders both."""
+    text = """tl 1
+file "k.py"
+kernel @k(%X: gm f32[2, 64], %Y: gm f32[64] out) grid(%bx: 1) {
+  alloc %a: ub f32[64]
+  alloc %b: ub f32[64]
+  copy %X[0 +: 1, 0 +: 64] -> %a @2:5
+  copy %X[1 +: 1, 0 +: 64] -> %b @3:5
+  add %a, 1.0 -> %a @4:5
+  add %b, 1.0 -> %b @5:5
+  barrier all @6:5
+  copy %a -> %Y @7:5
+}
+"""
+    assert [line for line, _ in fixes(text)] == [4]
