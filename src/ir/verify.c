@@ -32,6 +32,7 @@ typedef struct {
   Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
   int never;                               /* > 0: in a grid or loop without trips: nothing is out of bounds */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
+  int par_maybe;                           /* `maybe` of the place where the parallel stands */
   int lazy; /* > 0: inside a select, && or ||, whose condition may exist to keep it out */
 } Verifier;
 
@@ -123,9 +124,13 @@ static void find_opaque(IrExpr *e, void *user) {
   *opaque |= e->op == EX_LOAD || (e->op == EX_VAR && (e->var->kind == VAR_LET || e->var->kind == VAR_MUT));
 }
 
+/* What only the indices of a parallel decide is as certain as a region: the loop stands for a tile op. */
 static bool is_exact(const Verifier *v, const IrExpr *e) {
   Mention m = {.n = 0};
-  if (v->maybe || !exact(v, e, m.seen, &m.n)) return false;
+  if (!exact(v, e, m.seen, &m.n)) return false;
+  bool tile = v->par;
+  for (int i = 0; i < m.n; i++) tile &= m.seen[i]->kind == VAR_LOOP && m.seen[i]->def == v->par;
+  if (v->maybe > (tile ? v->par_maybe : 0)) return false;
   for (uint32_t i = 0; i < v->conds.len; i++) ir_walk_expr(v->conds.data[i], find_mention, &m);
   return !m.found;
 }
@@ -716,10 +721,12 @@ static void check_parallel(Verifier *v, IrStmt *s) {
   }
   for (int i = 0; i < s->par.n; i++) open_var(v, s->par.vars[i]);
   const IrStmt *outer = v->par;
-  int loops = v->loops;
+  int loops = v->loops, maybe = v->par_maybe;
   v->par = s;
   v->loops = 0;
+  v->par_maybe = v->maybe;
   check_block(v, &s->body);
+  v->par_maybe = maybe;
   v->loops = loops;
   v->par = outer;
 }
