@@ -33,6 +33,8 @@ typedef struct {
   int never;                               /* > 0: in a grid or loop without trips: nothing is out of bounds */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
   int par_maybe;                           /* `maybe` of the place where the parallel stands */
+  Vec(IrBuf *) refused;                    /* whose declaration has an error; what follows from it is not told */
+  Diag untold;
   int lazy; /* > 0: inside a select, && or ||, whose condition may exist to keep it out */
 } Verifier;
 
@@ -42,8 +44,23 @@ static void check_block(Verifier *v, IrBlock *b);
 
 static Loc where(const Verifier *v) { return v->at ? v->at->loc : v->head; }
 
+/* Does a statement speak of a buffer whose declaration is refused? */
+static bool follows(const Verifier *v, const IrStmt *s) {
+  for (uint32_t i = 0; i < v->refused.len && s && !s->body.first; i++)
+    if (s->op == ST_ALLOC ? s->alloc.buf->view && ir_root(s->alloc.buf) == ir_root(v->refused.data[i])
+                          : ir_stmt_names((IrStmt *)s, v->refused.data[i]))
+      return true;
+  return false;
+}
+
+/* Notes a buffer when errors were found since there were `before`. */
+static void refuse_since(Verifier *v, IrBuf *b, uint32_t before) {
+  if (b && v->d->n_errors > before) vec_push(v->a, &v->refused, b);
+}
+
 /* A warning that is in the list already (the IR is verified after every pass) is not repeated. */
 static Diag *report(Verifier *v, DiagCode code, const char *fmt, ...) {
+  if (follows(v, v->at)) return &v->untold;
   va_list ap;
   va_start(ap, fmt);
   const char *text = arena_vprintf(v->a, fmt, ap);
@@ -391,7 +408,7 @@ static void check_op(Verifier *v, const IrStmt *s) {
   }
   for (int i = 0; i < s->n_attrs; i++)
     if (attr_info[s->attrs[i].key].value == 'e') check_expr(v, s->attrs[i].value);
-  if (v->d->n_errors == before) ir_verify_op(v->k, v->d, s, v->side);
+  if (v->d->n_errors == before && !follows(v, s)) ir_verify_op(v->k, v->d, s, v->side);
 }
 
 static void check_layout(Verifier *v, const IrBuf *b) {
@@ -497,7 +514,8 @@ static void too_large(Verifier *v, Diag *g) {
 }
 
 static void check_alloc(Verifier *v, const IrStmt *s) {
-  const IrBuf *b = s->alloc.buf;
+  IrBuf *b = s->alloc.buf;
+  uint32_t before = v->d->n_errors;
   if (b->space == SPACE_GM && !b->view) {
     Diag *g = bad(v, ALLOC_GM, "%%%s is allocated in gm", b->name);
     diag_fix(v->d, g, "make it a parameter: `%%%s: gm %s%s workspace`", b->name, tname(b->type),
@@ -535,6 +553,7 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
   if (b->view) check_view(v, b);
   if (b->id < v->k->bufs.len && v->buf_open[b->id]) report(v, DIAG_INTERNAL, "%%%s is allocated twice", b->name);
   open_buf(v, b);
+  refuse_since(v, b, before);
 }
 
 static void check_set(Verifier *v, const IrStmt *s) {
@@ -887,6 +906,7 @@ static void check_head(Verifier *v) {
     if (k->params.data[i].var) open_var(v, k->params.data[i].var);
   for (uint32_t i = 0; i < k->params.len; i++) {
     IrBuf *b = k->params.data[i].buf;
+    uint32_t before = v->d->n_errors;
     if (b) v->head = b->loc;
     for (int d = 0; b && d < b->rank; d++) {
       check_size(v, b->shape[d], arena_printf(v->a, "%%%s", b->name));
@@ -899,6 +919,7 @@ static void check_head(Verifier *v) {
       too_large(v, bad(v, TENSOR_EXTENT, "%%%s %s has %lld elements, more than %d", b->name,
                        shape_text(v, b->shape, b->rank), ll(elements), INT32_MAX));
     if (b) open_buf(v, b);
+    refuse_since(v, b, before);
   }
   v->head = k->loc;
   if (k->grid.len < 1 || k->grid.len > 3 || k->grid.len != k->grid_ext.len) {
