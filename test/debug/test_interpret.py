@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -314,3 +315,83 @@ kernel @k(%W: gm f32[8] workspace, %C: gm f32[8] out) grid(%bx: 1) {
 """
     with pytest.raises(KernelFault, match="TL0802: 'W' is read where nothing has written yet"):
         interpret(text, [None, None])
+
+
+# ---- both sides, each in the order of its own statements -----------------------------------------------------------
+
+
+def answers(seen):
+    """C = sum of A_i @ f16(2 * (A_i @ B)) with the product and its double handed over in workspaces, the cube's
+    statements first; `seen` gets what the vector cores compute with."""
+    M, n = 32, 3
+
+    def look(vid, u):
+        try:
+            seen.append((int(vid), np.asarray(u).copy()))
+        except tilelang.CompileError:
+            pass  # not while it is traced
+
+    @T.prim_func
+    def f(A: T.Tensor((n * M, M), "float16"), B: T.Tensor((M, M), "float16"), S: T.Tensor((M, M), "float32"),
+          P: T.Tensor((M, M), "float16"), C: T.Tensor((M, M), "float32")):  # fmt: skip
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            a, b, p = (T.alloc_L1((M, M), "float16") for _ in range(3))
+            s, o = T.alloc_L0C((M, M), "float32"), T.alloc_L0C((M, M), "float32")
+            u, h = T.alloc_ub((M // 2, M), "float32"), T.alloc_ub((M // 2, M), "float16")
+            T.copy(B, b)
+            for i in T.serial(n):
+                T.copy(A[i * M, 0], a)
+                T.gemm_v0(a, b, s, init=True)
+                T.copy(s, S)
+                T.copy(P, p)
+                T.gemm_v0(a, p, o, init=(i == 0))
+            T.copy(o, C)
+            for i in T.serial(n):
+                T.copy(S[vid * M // 2, 0], u)
+                T.tile.mul(u, u, 2.0)
+                look(vid, u)
+                T.copy(u, h)
+                T.copy(h, P[vid * M // 2, 0])
+
+    return tilelang.compile(f, out_idx=[4], workspace_idx=[2, 3], pass_configs={"tl.ascend_auto_sync": True})
+
+
+def test_sides_that_answer_each_other():
+    rng = np.random.default_rng(8)
+    a, b = (rng.normal(size=s).astype(np.float16) for s in ((96, 32), (32, 32)))
+    seen = []
+    kernel = answers(seen)
+    got = kernel.interpret(a, b)
+    tiles = a.astype(np.float32).reshape(3, 32, 32)
+    products = 2 * (tiles @ b.astype(np.float32))
+    want = (tiles @ products.astype(np.float16).astype(np.float32)).sum(0)
+    np.testing.assert_allclose(got, want, rtol=1e-2, atol=1e-2)
+    np.testing.assert_allclose(got, kernel(a, b), rtol=1e-3, atol=1e-3)
+    assert kernel.compare(a, b, rtol=1e-3) and not kernel.bisect(a, b)
+    for side in (0, 1):  # Python in the kernel sees the values of the moment, on each vector core
+        tiles = [u for vid, u in seen if vid == side and np.isfinite(u).all()]  # on the cube core it has no values
+        assert len(tiles) == 3
+        np.testing.assert_allclose(tiles, products[:, 16 * side : 16 * side + 16], rtol=1e-2, atol=1e-2)
+
+
+def test_sides_that_wait_for_each_other():
+    @T.prim_func
+    def f(A: T.Tensor((32, 32), "float32"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            a, u = T.alloc_L1((32, 32), "float32"), T.alloc_ub((16, 32), "float32")
+            with T.Scope("C"):
+                T.copy(A, a)
+                T.wait_cross_flag(3)
+                T.set_cross_flag("FIX", 4)
+            with T.Scope("V"):
+                T.copy(A[vid * 16, 0], u)
+                T.wait_cross_flag(4)
+                T.copy(u, C[vid * 16, 0])
+                T.set_cross_flag("MTE3", 3)
+
+    with pytest.raises(tilelang.KernelFault) as e:
+        tilelang.compile(f, out_idx=[1]).interpret(np.zeros((32, 32), np.float32))
+    (d,) = e.value.diagnostics
+    assert d.code == "TL0809" and "nothing can move any more" in d.text
+    assert re.search(r"block \(0\), cube core waits at line \d+ for cross-core flag 3", d.text), d.text
+    assert re.search(r"vector core 1 waits at line \d+ for cross-core flag 4", d.text), d.text

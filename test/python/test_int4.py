@@ -152,5 +152,22 @@ def test_refusals():
         kernel(np.zeros((32, 64), "int16"), np.zeros((32, 32), "int8"))
     with pytest.raises(tilelang.ArgumentError, match=r"'A' has shape \(32, 32\), wanted \(32, 64\)"):
         kernel(np.zeros((32, 16), "int8"), np.zeros((32, 32), "int8"))
-    with pytest.raises(tilelang.ArgumentError, match="with int4 is not interpreted"):
-        kernel.interpret(np.zeros((32, 32), "int8"), np.zeros((32, 32), "int8"))
+
+
+@pytest.mark.filterwarnings("ignore:.*interpreted from its IR text")
+def test_the_debugging_tools_take_int4():
+    a, b = values(50, 190), values(70, 190)
+    kernel, given = product(50, 70, 190, 64, 32, 128), (packed(a), packed(b))
+    want = a.astype("int32") @ b.astype("int32").T
+    with pytest.warns(tilelang.errors.TileLangWarning, match="from its IR text: Python in it sees no values"):
+        np.testing.assert_array_equal(kernel.interpret(*given), want)
+    assert kernel.compare(*given, ref=want) and not kernel.bisect(*given) and not kernel.numerics(*given)
+    for dtype in ("float16", "int8"):
+        kernel, x = there_and_back(8, 64, dtype, "CAST_FLOOR"), packed(values(8, 64))
+        for got, right in zip(kernel.interpret(x), kernel(x)):
+            np.testing.assert_array_equal(got, right)
+        assert kernel.compare(x) and not kernel.bisect(x)
+    a, w, s = values(32, 64).astype("float16"), packed(values(32, 64)).view("uint8"), np.ones((32, 1), "float16")
+    kernel = weights(32, 32, 64)
+    np.testing.assert_array_equal(kernel.interpret(a, w, s), kernel(a, w, s))
+    assert kernel.compare(a, w, s) and not kernel.bisect(a, w, s)

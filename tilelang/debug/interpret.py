@@ -6,7 +6,7 @@ IR as written, in program order: no pipes, no flags within a core, no address is
 
 import numpy as np
 
-from ..errors import ArgumentError, _short
+from ..errors import ArgumentError, _short, warn
 from ..frontend.expr import Buffer, Var
 from ..language.dtypes import DType
 from ..tensors import stored
@@ -115,12 +115,15 @@ def titled(kernels):
 
 
 def _interpret(k, title, views, scalars, sizes):
-    if " i4x2[" in k.text:  # shapes of the text count bytes, those of the Python function values
-        raise ArgumentError("a kernel with int4 is not interpreted in Python", "kernel(*args), or take int8 here")
     prog = program(k.text, k.name + ".tl", k.traced.builder.paths)
     n = len(k.sizes)  # the text names them first
     values = {i: sizes[name] for i, name in enumerate(k.sizes)}
     values.update((i + n, v) for i, v in scalars.items())
     arrays = {i: over(v, k.params[i].dtype) for i, v in views.items()}
     made = run(prog, {i + n: a for i, a in arrays.items()}, values, sizes, title)
-    made.go(lambda lane: replay(k, lane, arrays, scalars))
+    if " i4x2[" in k.text:  # shapes of the text count bytes, those of the Python function values
+        text = "a kernel with int4 is interpreted from its IR text: Python in it sees no values"
+        warn(text, at=k.traced.builder.launched)
+        made.go()
+    else:
+        made.go(lambda lane: replay(k, lane, arrays, scalars))

@@ -290,5 +290,5 @@ def replay(kernel, lane, arrays, scalars):
             i = next(i for i, p in enumerate(b.params) if p is thing)
             return scalars[i] if i in scalars else arrays[i]
 
-        lane.given, lane.files = given, b.files
+        lane.given, lane.files, lane.base = given, b.files, 1
         traced.execute(b)

@@ -6,9 +6,10 @@ vector cores. Local buffers begin as bytes of ones (NaN), and an accumulator not
 Lanes. A kernel without a vector core index and without `cube`/`vector` blocks is one lane a block, in the order of the
 grid. Otherwise the lanes of a block are threads of which one runs at a time: before a statement that touches global
 memory, the lane that is furthest behind in program order goes first. So each side sees what the other wrote earlier in
-the program, as docs/ir.md asks, and cross-core flags written by hand hold a lane until they are set. Without such
-blocks both vector cores execute every statement and keep their own local buffers; what only the cube core does to
-global memory is done once. Kernels that wait for other blocks (sync_all, flags of mode 0) run all blocks together.
+the program, as docs/ir.md asks, cross-core flags written by hand hold a lane until they are set, and where a tensor is
+read in the text before the other side writes it, they wait for each other by iteration (pairs.py). Without such blocks
+both vector cores execute every statement and keep their own local buffers; what only the cube core does to global
+memory is done once. Kernels that wait for other blocks (sync_all, flags of mode 0) run all blocks together.
 """
 
 import threading
@@ -21,6 +22,7 @@ from ..language.dtypes import float32
 from . import arith
 from .arith import narrow, np_dtype, widen
 from .ops import OPS, Op, c0
+from .pairs import find
 from .say import say
 
 
@@ -55,6 +57,10 @@ class Program:
             elif s.kind == "store":
                 self.vector.add(root(s.buf).at)
         self.sides = [k for k in ("cube", "vector") if k in kinds]
+        self.inferred = False  # the sides of statements are
+        self.pairs = find(self) if "cross_set" not in kinds else {}
+        if self.pairs and not self.sides:
+            self.sides, self.inferred = ["cube", "vector"], True
         self.together = "sync_all" in kinds or any(s.kind == "cross_set" and s.mode == 0 for s in walk(body))
         self.lanes = self._lanes()
 
@@ -64,6 +70,14 @@ class Program:
         if self.sides:
             return ([("cube", 0)] if "cube" in self.sides else []) + (vector if "vector" in self.sides else [])
         return [(None, 0), (None, 1)] if self.vid is not None else [(None, 0)]
+
+    def side_of(self, s):
+        """The side of a statement outside of `cube` and `vector`, told by the memory it works on; None: both."""
+        operands = {"op": ("ins", "outs"), "print": ("args",), "store": (), "parallel": ()}.get(s.kind)
+        if operands is None:
+            return None
+        bufs = [r.buf for name in operands for r in getattr(s, name) if isinstance(r, Region) and r.buf.space != "gm"]
+        return "cube" if bufs and all(self.on_cube(b) for b in bufs) else "vector"
 
     def on_cube(self, buf):
         buf = root(buf)
@@ -96,6 +110,7 @@ class Lanes:
     def __init__(self):
         self.lock = threading.Condition()
         self.parked = {}  # lane -> place in the program it wants to go on from
+        self.wanted = {}  # lane -> the same in words
         self.blocked = {}  # lane -> what it waits for: a function that is true when it may go on
         self.failed = None
 
@@ -138,12 +153,17 @@ class Lanes:
             return None
         return min(ready, key=lambda lane: (self.parked[lane], lane.number))
 
-    def meet(self, lane, until=None):
-        """Goes on when no other lane is behind (and `until()` holds)."""
+    def passed(self, lane, place):
+        """Is a lane behind a place of the program?"""
+        return lane not in self.parked or self.parked[lane] >= place
+
+    def meet(self, lane, until=None, what=""):
+        """Goes on when no other lane is behind (and `until()` holds); `what` it waits for, in words."""
         with self.lock:
             self.parked[lane] = list(lane.place)
             if until is not None:
                 self.blocked[lane] = until
+                self.wanted[lane] = what
             self.choose(lane)
             if self.turn is not lane:
                 self.lock.notify_all()
@@ -153,7 +173,7 @@ class Lanes:
                 raise Stopped
 
     def waiting(self):
-        return "; ".join(f"{lane.who()} waits at line {lane.loc[1]}" for lane in self.parked)
+        return "; ".join(f"{lane.who()} waits at line {lane.loc[1]} for {self.wanted[lane]}" for lane in self.parked)
 
 
 # ---- a run ----------------------------------------------------------------------------------------------------------
@@ -246,6 +266,7 @@ class Lane:
     """One core's program: values of variables, local buffers."""
 
     first = True
+    base = 0  # number of the first statement of a block in `place`
     control = None
     files = None  # path -> number, where statements do not number those of the program
     exact = None
@@ -421,12 +442,27 @@ class Lane:
 
     def statement(self, s):
         self.loc = s.loc
+        if self.run.program.inferred and self.run.program.side_of(s) not in (None, self.side):
+            return None
         if self.control is not None and s.kind in _MEETS and touches_gm(s):
-            self.control.meet(self)
+            self.control.meet(self, *self.pending(s))
         try:
             return getattr(self, "on_" + s.kind)(s)
         except ValueError as e:
             raise self.fault(804, f"{s.name if s.kind == 'op' else s.kind}: {e}") from None
+
+    def pending(self, s):
+        """(what a statement waits for: a function that is true when it may go on, in words), or nothing."""
+        pairs = self.run.program.pairs
+        found = pairs.get(tuple(n - self.base for n in self.place[0::2])) if pairs else None
+        if not found or found[0].loc[1:] != s.loc[1:]:
+            return ()
+        targets = [(w, w.target(self.place, self.base)) for w in found]
+        others = [(o, t) for w, t in targets if t for o in self.run.now if o.index == self.index and o.side == w.side]
+        names = " and ".join(
+            f"'{w.buf.name}' to be {'read' if w.write else 'written'} by the {w.side} side" for w in found
+        )
+        return lambda: all(self.control.passed(o, t) for o, t in others), names
 
     def inside(self, step, body):
         self.place += [step, 0]
@@ -490,7 +526,7 @@ class Lane:
         flag = int(self.value(s.id))
         if self.control is None:
             return
-        self.control.meet(self, lambda: self.run.tokens.get((self, flag), 0) > 0)
+        self.control.meet(self, lambda: self.run.tokens.get((self, flag), 0) > 0, f"cross-core flag {flag}")
         self.run.tokens[self, flag] -= 1
 
     def on_print(self, s):
@@ -508,7 +544,7 @@ class Lane:
     def on_sync_all(self, s):
         self.syncs += 1
         if self.control is not None:
-            self.control.meet(self, lambda: all(o.syncs >= self.syncs for o in self.run.now))
+            self.control.meet(self, lambda: all(o.syncs >= self.syncs for o in self.run.now), "sync_all of the others")
 
     # ---- ops --------------------------------------------------------------------------------------------------------
 

@@ -502,9 +502,10 @@ def _matrix(a, trans):
 
 @op("gemm", "mmad")
 def _gemm(o):
-    a, b = (pairs(m) if t == "int4" else widen(m, t) for m, t in zip(o.ins, o.types))
+    a, b = _matrix(o.ins[0], "trans_a" in o.attrs), _matrix(o.ins[1], "trans_b" not in o.attrs)  # both: k is last
+    a, b = (pairs(m) if t == "int4" else widen(m, t) for m, t in zip((a, b), o.types))
     with np.errstate(all="ignore"):
-        c = _matrix(a, "trans_a" in o.attrs) @ _matrix(b, "trans_b" in o.attrs)
+        c = a @ b.T
         if not o.attrs.get("init"):
             c = c + widen(o.out, o.type).reshape(c.shape)
     o.put(narrow(c, o.type))
