@@ -147,7 +147,7 @@ def other_tables():
     out += table(("dtype", "numpy", "bits", "Ascend C"),
                  [(f"`{d[1]}`", d[2], d[3], f"`{d[5]}`") for _, d, _ in rows("src/ir/types.def", "DTYPE")]) + [""]
     out += ["## Memories", ""]
-    out += table(("name", "meaning"), [(f"`{s[1]}`", s[3]) for _, s, _ in rows("src/ir/types.def", "SPACE")]) + [""]
+    out += table(("name", "meaning"), [(f"`{s[1]}`", s[4]) for _, s, _ in rows("src/ir/types.def", "SPACE")]) + [""]
     sides = {"c": "cube", "v": "vector", "b": "both"}
     out += ["## Pipes", "",
             "In order: a later instruction sees what an earlier one of the same pipe wrote, without a barrier.", ""]

@@ -19,7 +19,7 @@ static IrExpr *new_expr(IrKernel *k, ExprOp op, DType t, int n) {
   return e;
 }
 
-static int64_t wrap_int(DType t, int64_t v) {
+int64_t dtype_wrap(DType t, int64_t v) {
   switch (t) {
   case DT_I8: return (int8_t)v;
   case DT_I16: return (int16_t)v;
@@ -35,7 +35,7 @@ static int64_t wrap_int(DType t, int64_t v) {
 IrExpr *ir_int(IrKernel *k, DType t, int64_t v) {
   if (dtype_is_float(t)) return ir_float(k, t, (double)v);
   IrExpr *e = new_expr(k, EX_INT, t, 0);
-  e->i = wrap_int(t, v);
+  e->i = dtype_wrap(t, v);
   return e;
 }
 

@@ -21,7 +21,7 @@ typedef enum {
 } DType;
 
 typedef enum {
-#define SPACE(id, name, physical, doc) SPACE_##id,
+#define SPACE(id, name, side, physical, doc) SPACE_##id,
 #include "types.def"
 #undef SPACE
   SPACE_COUNT
@@ -64,7 +64,7 @@ typedef enum {
 } AttrKey;
 
 typedef struct { const char *name, *np, *cxx; uint8_t bits; char cls; } DTypeInfo;
-typedef struct { const char *name, *doc; bool physical; } SpaceInfo;
+typedef struct { const char *name, *doc; char side; bool physical; } SpaceInfo;
 typedef struct { const char *name, *cxx; char side; bool in_order; } PipeInfo;
 extern const DTypeInfo dtype_info[DTYPE_COUNT];
 extern const SpaceInfo space_info[SPACE_COUNT];
@@ -77,6 +77,7 @@ static inline int dtype_size(DType t) { return dtype_info[t].bits / 8; }
 static inline bool dtype_is_float(DType t) { return dtype_info[t].cls == 'f'; }
 static inline int dtype_values(DType t) { return dtype_info[t].cls == 'p' ? 2 : 1; } /* numbers in one element */
 static inline int dtype_c0(DType t) { return 32 / dtype_size(t); } /* elements of a 32-byte block */
+int64_t dtype_wrap(DType t, int64_t v);  /* v in the bits of an integer dtype, two's complement; bool: v != 0 */
 
 /* ---- expressions --------------------------------------------------------------------------------------- */
 
@@ -332,6 +333,10 @@ static inline IrArg ir_arg_region(IrRegion r) { IrArg a = {ARG_REGION, r, NULL};
 static inline IrArg ir_arg_scalar(IrExpr *e) { IrArg a = {ARG_SCALAR, {0}, e}; return a; }
 static inline int ir_n_in(StmtOp op) { return op < OP_COUNT ? (int)__builtin_strlen(op_info[op].in) : 0; }
 static inline bool ir_is_op(const IrStmt *s) { return s->op < OP_COUNT; }
+/* Is a memory or pipe of that side out of reach in a cube or vector block? block NULL: around both. */
+static inline bool ir_wrong_side(const IrStmt *block, char side) {
+  return block && side != 'b' && side != (block->op == ST_CUBE ? 'c' : 'v');
+}
 bool ir_has_body(StmtOp op);
 static inline bool ir_is_say(const IrStmt *s) { return s->op == ST_PRINT || s->op == ST_ASSERT; }
 

@@ -8,7 +8,7 @@ const DTypeInfo dtype_info[DTYPE_COUNT] = {
 };
 
 const SpaceInfo space_info[SPACE_COUNT] = {
-#define SPACE(id, name, physical, doc) [SPACE_##id] = {name, doc, physical},
+#define SPACE(id, name, side, physical, doc) [SPACE_##id] = {name, doc, side, physical},
 #include "types.def"
 #undef SPACE
 };

@@ -223,26 +223,11 @@ static bool use_buf(Verifier *v, const IrBuf *b) {
   return false;
 }
 
-static char space_side(Space s) {
-  switch (s) {
-  case SPACE_L1:
-  case SPACE_L0A:
-  case SPACE_L0B:
-  case SPACE_L0C: return 'c';
-  case SPACE_UB: return 'v';
-  default: return 'b';
-  }
-}
-
-static bool wrong_side(const Verifier *v, char side) {
-  return v->side && side != 'b' && side != (v->side->op == ST_CUBE ? 'c' : 'v');
-}
-
 static const char *side_word(char side) { return side == 'c' ? "cube" : "vector"; }
 
 static void side_of_buf(Verifier *v, const IrBuf *b) {
-  char side = space_side(b->space);
-  if (!wrong_side(v, side)) return;
+  char side = space_info[b->space].side;
+  if (!ir_wrong_side(v->side, side)) return;
   Diag *g = bad(v, SIDE_PIPE, "%%%s is in %s, a memory of the %s core, and is used inside `%s`", b->name, sname(b),
                 side_word(side), stmt_word(v->side));
   diag_fix(v->d, g, "move the statement into the `%s` block", side_word(side));
@@ -590,7 +575,7 @@ static void check_store(Verifier *v, const IrStmt *s) {
 }
 
 static void check_pipe_side(Verifier *v, const IrStmt *s, Pipe p) {
-  if (p >= PIPE_COUNT || !wrong_side(v, pipe_info[p].side)) return;
+  if (p >= PIPE_COUNT || !ir_wrong_side(v->side, pipe_info[p].side)) return;
   Diag *g = bad(v, SYNC_SIDE, "'%s' names pipe %s of the %s core inside `%s`", stmt_word(s), pipe_info[p].name,
                 side_word(pipe_info[p].side), stmt_word(v->side));
   diag_fix(v->d, g, "use a pipe of this side, or `cross_set` and `cross_wait` between the sides");

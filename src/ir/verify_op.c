@@ -54,22 +54,6 @@ static bool differ(Verifier *v, IrExpr *a, IrExpr *b) {
   return ir_const_diff(v->k, a, b, &diff) && diff != 0;
 }
 
-/* The remainder of e by m, when it is the same for all values of the variables. */
-static char space_side(Space s) {
-  switch (s) {
-  case SPACE_L1:
-  case SPACE_L0A:
-  case SPACE_L0B:
-  case SPACE_L0C: return 'c';
-  case SPACE_UB: return 'v';
-  default: return 'b';
-  }
-}
-
-static bool wrong_side(const Verifier *v, char side) {
-  return v->side && side != 'b' && side != (v->side->op == ST_CUBE ? 'c' : 'v');
-}
-
 /* ---- memories, dtypes, attributes --------------------------------------------------------------------------- */
 
 static const IrRegion *out_region(const IrStmt *s) { return &s->args[ir_n_in(s->op)].region; }
@@ -93,7 +77,7 @@ static const char *nth_space(Arena *a, const char *list, int i) {
 static void check_spaces(Verifier *v, const IrStmt *s) {
   const OpInfo *op = &op_info[s->op];
   bool follows = s->op == OP_FILL && !v->lowered; /* clears tiles of either side */
-  if (op->pipe != PIPE_NONE && !follows && wrong_side(v, pipe_info[op->pipe].side)) {
+  if (op->pipe != PIPE_NONE && !follows && ir_wrong_side(v->side, pipe_info[op->pipe].side)) {
     Diag *g = bad(v, SIDE_PIPE, "'%s' runs on pipe %s of the %s core and stands inside `%s`", op->name,
                   pipe_info[op->pipe].name, side_word(pipe_info[op->pipe].side), this_side(v));
     diag_fix(v->d, g, "move it into the `%s` block", side_word(pipe_info[op->pipe].side));
@@ -111,8 +95,8 @@ static void check_spaces(Verifier *v, const IrStmt *s) {
         return;
       }
     }
-    char side = space_side(b->space);
-    if (wrong_side(v, side)) {
+    char side = space_info[b->space].side;
+    if (ir_wrong_side(v->side, side)) {
       Diag *g = bad(v, SIDE_PIPE, "'%s' uses %%%s in %s, a memory of the %s core, inside `%s`", op->name, b->name,
                     sname(b), side_word(side), this_side(v));
       diag_fix(v->d, g, "move it into the `%s` block", side_word(side));

@@ -228,10 +228,10 @@ bool run_s(Core *c, bool one) {
     case C_CAST: r[q->d] = scalar_cast((DType)q->aux, (DType)q->b, r[q->a]); break;
     case C_BITS: r[q->d] = scalar_bits((DType)q->aux, (DType)q->b, r[q->a]); break;
     case C_INT + EX_ADD:
-      r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i + (uint64_t)r[q->b].i));
+      r[q->d].i = dtype_wrap((DType)q->aux, (int64_t)((uint64_t)r[q->a].i + (uint64_t)r[q->b].i));
       break;
     case C_INT + EX_MUL:
-      r[q->d].i = wrap_int((DType)q->aux, (int64_t)((uint64_t)r[q->a].i * (uint64_t)r[q->b].i));
+      r[q->d].i = dtype_wrap((DType)q->aux, (int64_t)((uint64_t)r[q->a].i * (uint64_t)r[q->b].i));
       break;
     default:
       if (q->op >= C_FLT) {

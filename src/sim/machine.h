@@ -365,6 +365,7 @@ typedef struct Sim {
   uint64_t schedule; /* seed of the order in which pipes move; 0: fixed */
   SimValues *values; /* kept or followed; NULL: neither */
   const IrStmt **who; /* statement of each id of an instruction or element */
+  uint32_t n_ids;
   Reg *param;      /* by variable id: scalar parameters */
   int64_t blocks, grid[3];
   int32_t cores_per_block; /* simulated: cube and vector cores with a program */
@@ -409,7 +410,6 @@ Reg scalar_cast(DType to, DType from, Reg a);
 Reg scalar_bits(DType to, DType from, Reg a);
 Reg scalar_load(DType t, const void *p);
 void scalar_store(DType t, void *p, Reg v);
-int64_t wrap_int(DType t, int64_t v);
 double round_float(DType t, double v);
 float f16_to_f32(uint16_t h);
 uint16_t f32_to_f16(float f);

@@ -93,7 +93,7 @@ static void select_value(Build *b, const IrExpr *e, int32_t d) {
 static int32_t expr(Build *b, const IrExpr *e) {
   int32_t d;
   switch (e->op) {
-  case EX_INT: return constant(b, (Reg){.i = wrap_int(e->type, e->i)});
+  case EX_INT: return constant(b, (Reg){.i = dtype_wrap(e->type, e->i)});
   case EX_FLOAT: return constant(b, (Reg){.f = round_float(e->type, e->f)});
   case EX_VAR: return (int32_t)e->var->id;
   case EX_LOAD: {
@@ -390,7 +390,7 @@ Reg *eval_params(Arena *a, const IrKernel *k, const SimArg *args) {
     const IrVar *v = k->params.data[i].var;
     if (!v) continue;
     if (dtype_is_float(v->type)) r[v->id].f = round_float(v->type, args[i].scalar.f);
-    else r[v->id].i = wrap_int(v->type, args[i].scalar.i);
+    else r[v->id].i = dtype_wrap(v->type, args[i].scalar.i);
   }
   return r;
 }
@@ -400,7 +400,7 @@ static bool eval_reg(const IrKernel *k, const Reg *vars, const IrExpr *e, Reg *o
   bool zero = false;
   if (depth > 200) return false;
   switch (e->op) {
-  case EX_INT: *out = (Reg){.i = wrap_int(e->type, e->i)}; return true;
+  case EX_INT: *out = (Reg){.i = dtype_wrap(e->type, e->i)}; return true;
   case EX_FLOAT: *out = (Reg){.f = round_float(e->type, e->f)}; return true;
   case EX_VAR:
     *out = vars[e->var->id];

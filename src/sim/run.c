@@ -294,6 +294,7 @@ static bool build_programs(Run *r) {
   if (cube) ok &= program_build(&r->arena, r->diags, s->k, 'c', !r->time, &next_id, &s->prog[0]);
   if (vector) ok &= program_build(&r->arena, r->diags, s->k, 'v', !r->time, &next_id, &s->prog[1]);
   s->who = arena_array(&r->arena, const IrStmt *, next_id);
+  s->n_ids = next_id;
   bool two = s->k->cores == CORES_MIX || s->k->vid;
   if (s->k->cores == CORES_MIX) { /* a side without a statement is not started */
     for (int side = 0; side < 2; side++)
@@ -741,16 +742,9 @@ static void time_all(Run *r) {
     r->ok = false;
     return;
   }
-  uint32_t last = 0;
-  for (int side = 0; side < 2; side++)
-    for (int32_t i = 0; i < s->prog[side].n_inst; i++) last = s->prog[side].inst[i].id;
-  for (int side = 0; side < 2; side++) /* an element of a statement without instruction comes after all of them */
-    for (int32_t i = 0; i < s->prog[side].n_elem; i++)
-      if (s->prog[side].elem[i].id > last) last = s->prog[side].elem[i].id;
-  k->memo = arena_array(k->arena, PriceMemo, last + 1);
-  k->inst = arena_array(k->arena, InstTime, last + 1);
-  k->number = arena_array(k->arena, int32_t, last + 1);
-  k->n_inst = (int32_t)last + 1;
+  k->memo = arena_array(k->arena, PriceMemo, s->n_ids);
+  k->inst = arena_array(k->arena, InstTime, s->n_ids);
+  k->number = arena_array(k->arena, int32_t, s->n_ids);
   k->n_groups = (int32_t)min_i64(s->blocks, chip_cores(s));
   clock_run(k);
   collect(r);

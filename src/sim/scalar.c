@@ -80,19 +80,6 @@ static uint8_t double_to_f8(double v, int m, int bias, bool has_inf) {
 
 /* ---- one value ------------------------------------------------------------------------------------------ */
 
-int64_t wrap_int(DType t, int64_t v) {
-  switch (t) {
-  case DT_I8: return (int8_t)v;
-  case DT_I16: return (int16_t)v;
-  case DT_I32: return (int32_t)v;
-  case DT_U8: return (uint8_t)v;
-  case DT_U16: return (uint16_t)v;
-  case DT_U32: return (uint32_t)v;
-  case DT_BOOL: return v != 0;
-  default: return v;
-  }
-}
-
 double round_float(DType t, double v) {
   switch (t) {
   case DT_F16: { /* double to f32 to f16 rounds twice: go to odd first */
@@ -131,7 +118,7 @@ Reg scalar_load(DType t, const void *p) {
   default: {
     uint64_t u = 0;
     memcpy(&u, p, (size_t)dtype_size(t)); /* little-endian hosts: x86-64 and aarch64 */
-    r.i = wrap_int(t, (int64_t)u);
+    r.i = dtype_wrap(t, (int64_t)u);
   }
   }
   return r;
@@ -175,7 +162,7 @@ Reg scalar_cast(DType to, DType from, Reg a) {
   else if (ff && to == DT_BOOL) r.i = a.f != 0;
   else if (ff) r.i = float_to_int(to, trunc(a.f));
   else if (tf) r.f = round_float(to, from == DT_U64 ? (double)(uint64_t)a.i : (double)a.i);
-  else r.i = wrap_int(to, a.i);
+  else r.i = dtype_wrap(to, a.i);
   return r;
 }
 
@@ -249,7 +236,7 @@ Reg scalar_int(ExprOp op, DType t, Reg ra, Reg rb, bool *div_zero) {
   case EX_ROUND: r = a; break;
   default: break; /* the rest take floats only; program_build refuses them */
   }
-  return (Reg){.i = wrap_int(t, r)};
+  return (Reg){.i = dtype_wrap(t, r)};
 }
 
 Reg scalar_float(ExprOp op, DType t, Reg ra, Reg rb) {
@@ -344,7 +331,7 @@ void convert(void *d, DType dt, const void *s, DType st, int64_t n, CastMode mod
     if (ff && tf) r.f = dt == st ? (isnan(v.f) ? v.f : round_mode(v.f, mode)) : float_mode(dt, v.f, mode);
     else if (ff) r.i = float_to_int(dt, round_mode(v.f, mode));
     else if (tf) r.f = float_mode(dt, exact_double(v.i), mode);
-    else if (ds >= ss) r.i = wrap_int(dt, v.i);
+    else if (ds >= ss) r.i = dtype_wrap(dt, v.i);
     else r.i = float_to_int(dt, v.i > INT64_C(1) << 40 ? 0x1p62 : v.i < -(INT64_C(1) << 40) ? -0x1p62 : (double)v.i);
     scalar_store(dt, (char *)d + i * ds, r);
   }

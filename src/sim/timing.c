@@ -623,7 +623,7 @@ static void clear(Clock *k) {
       t->pipe[p].last = -1;
     }
   }
-  memset(k->inst, 0, sizeof *k->inst * (size_t)k->n_inst);
+  memset(k->inst, 0, sizeof *k->inst * k->sim->n_ids);
   k->events.len = 0;
   k->next_block = k->end = k->issued = m->gm_read = m->gm_write = 0;
   k->mem.hit_bytes = k->mem.miss_bytes = k->mem.dirtied = k->mem.write_back = 0;

@@ -199,7 +199,6 @@ typedef struct Clock {
   Memory mem;
   PriceMemo *memo;     /* by instruction id */
   InstTime *inst;      /* by id of an instruction or an element */
-  int32_t n_inst;
   int32_t *number;     /* by the same id: its place in the result */
   TimeCore *core;      /* as m->core */
   Group *group;
