@@ -292,6 +292,18 @@ def frame_depth():
     return n
 
 
+def passed_as(value):
+    """(function of T, its parameter) that `value` was passed as, where such a function is at work on it; else None."""
+    frame, at = sys._getframe(2), None
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_code.co_filename.startswith(_PACKAGE + "language") and frame.f_code.co_name[:8] != "wrapped_":
+            at = frame
+        frame = frame.f_back
+    code = at and at.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if at else ()
+    return next(((code.co_name, n) for n in names if at.f_locals.get(n) is value), None)
+
+
 def place_of(frame):
     """(file, line, column) of the statement a frame stands in; the column is that of the line's first character."""
     if frame is None:
@@ -492,7 +504,7 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
     twice = [n for n in places[: len(args)] if n in kwargs]
     text = fix = None
     if unknown:
-        near = nearest(unknown[0], names) or next((n for n in names if n.lower() == unknown[0].lower()), None)
+        near = nearest(unknown[0], names)
         text, fix = f"{what} has no argument '{unknown[0]}'", f"did you mean '{near}'?" if near else None
     elif twice:
         text = f"{what} gets its argument '{twice[0]}' twice: by its place and by its name"
@@ -514,9 +526,11 @@ def place(at, text):
 def nearest(name, choices):
     import difflib
 
+    low = {c.lower(): c for c in choices}
+    if name.lower() in low:
+        return low[name.lower()]
     found = difflib.get_close_matches(name, [c for c in choices if not c.startswith("_")], 1, 0.6)
     if not found:
-        low = {c.lower(): c for c in choices}
         found = [low[m] for m in difflib.get_close_matches(name.lower(), list(low), 1, 0.6)]
     return found[0] if found else None
 
@@ -548,6 +562,7 @@ def _python_dtype(m):
 
 
 _IR_DTYPE = re.compile(r"(?<![%.\w'])(?:[iuf]\d+(?:x2)?|bf16|e4m3|e5m2)\b(?!')")
+_IR_TILE = re.compile(r"%([^\W\d][\w.]*)( [a-z]\w+\[)")
 
 
 def _as_written(ir):
@@ -569,7 +584,8 @@ _IR_NAME = re.compile(r"%([^\W\d][\w.]*\w|[^\W\d])")
 
 
 def show_print(file, line, where, text):
-    """One print of a kernel: place in the program, block and core, what it says."""
+    """One print of a kernel: place in the program, block and core, what it says; tiles by their names in Python."""
+    text = _IR_TILE.sub(lambda m: m[1] + _IR_DTYPE.sub(_python_dtype, m[2]), text)
     end = "" if text.endswith("\n") else "\n"
     print(f"{_short(file)}:{line} {where}: {text}", end=end)
 

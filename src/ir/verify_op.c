@@ -313,7 +313,7 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
   IrExpr *init = ir_attr(s, ATTR_INIT);
   if (init && init->type != DT_BOOL) {
     Diag *g = bad(v, INIT_TYPE, "'%s' has init(%s) of dtype %s", name, expr_text(v, init), tname(init->type));
-    diag_fix(v->d, g, "write a comparison, `true` or `false`");
+    diag_fix(v->d, g, "write a comparison, such as `k == 0`");
   }
   if (s->op == OP_COMPARE && !ir_attr(s, ATTR_CMP)) {
     Diag *g = bad(v, CMP_MISSING, "'compare' into %%%s does not say how to compare", out_region(s)->buf->name);

@@ -366,14 +366,23 @@ static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegio
   if (s->op == OP_ATOMIC_ADD) ir_set_attr(c->k, i, ATTR_ATOMIC, ir_int(c->k, DT_BOOL, 1));
 }
 
+static const char *detour(Space from, Space to) {
+  if (from == SPACE_GM && to == SPACE_GM) return "load a tile into UB, then store it: two copies";
+  if (from == SPACE_L0A || from == SPACE_L0B) return "nothing is read back from there: copy what it was loaded from";
+  if (to == SPACE_L0C) return "only a product fills an accumulator: add the tile to the result after the product";
+  if (to == SPACE_L0A || to == SPACE_L0B)
+    return "load it into T.alloc_L1 first and copy that here; or T.gemm, which does both, in place of T.mma";
+  if (from == SPACE_L1) return "load the tensor again, into a tile of T.alloc_ub or T.alloc_shared, and copy that";
+  return "go through global memory, or through a memory that has a path to both";
+}
+
 static void no_path(Ctx *c, const IrStmt *s, const IrBuf *src, const IrBuf *dst) {
   c->ok = false;
   Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "no data path from %s (%%%s) to %s (%%%s) on %s",
                      space_info[src->space].name, src->name, space_info[dst->space].name, dst->name, c->p->arch->name);
-  diag_other(c->p->diags, g, dst->loc, "%%%s is declared here", dst->name);
-  bool tensors = src->space == SPACE_GM && dst->space == SPACE_GM;
-  diag_fix(c->p->diags, g, tensors ? "load a tile into UB, then store it: two copies"
-                                   : "go through global memory, or through a memory that has a path to both");
+  const IrBuf *local = dst->space == SPACE_GM || (src->why && !dst->why) ? src : dst;
+  diag_other(c->p->diags, g, local->loc, "%%%s: %s", local->name, local->why ? local->why : "declared here");
+  diag_fix(c->p->diags, g, "%s", detour(src->space, dst->space));
 }
 
 static bool lower_copy(Ctx *c, Out *o, const IrStmt *s);
@@ -560,12 +569,22 @@ static bool gemm_dtypes(Ctx *c, const IrStmt *s) {
   DType t[3];
   for (int i = 0; i < 3; i++) t[i] = s->args[i].region.buf->type;
   if (t[0] == t[1] && arch_product(c->p->arch, t[0]) == t[2]) return true;
-  Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "the cube of %s does not multiply %s by %s into %s",
-                     c->p->arch->name, dtype_info[t[0]].name, dtype_info[t[1]].name, dtype_info[t[2]].name);
+  const char *name[3], *type[3];
+  for (int i = 0; i < 3; i++) name[i] = s->args[i].region.buf->name, type[i] = dtype_info[t[i]].name;
+  DType sum = arch_product(c->p->arch, t[0]);
+  if (t[0] == t[1] && sum != DTYPE_COUNT) {
+    Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc, "%%%s is %s, but the cube of %s sums products of %s in %s",
+                       name[2], type[2], c->p->arch->name, type[0], dtype_info[sum].name);
+    diag_fix(c->p->diags, g, "make %%%s %s; the copy to a tensor converts", name[2], dtype_info[sum].name);
+    return false;
+  }
+  Diag *g = diag_add(c->p->diags, DIAG_GEMM_DTYPE, s->loc,
+                     "the cube of %s does not multiply %s (%%%s) by %s (%%%s) into %s (%%%s)", c->p->arch->name,
+                     type[0], name[0], type[1], name[1], type[2], name[2]);
   bool fp8 = arch_product(c->p->arch, DT_E4M3) != DTYPE_COUNT;
   bool int4 = arch_product(c->p->arch, DT_I4X2) != DTYPE_COUNT;
-  diag_fix(c->p->diags, g, "float16, bfloat16%s and float32 operands accumulate in float32, int8%s in int32",
-           fp8 ? ", float8_e4m3fn, float8_e5m2" : "", int4 ? " and int4" : "");
+  diag_fix(c->p->diags, g, "two tiles of float16, bfloat16%s or float32 into float32, or of int8%s into int32",
+           fp8 ? ", float8_e4m3fn, float8_e5m2" : "", int4 ? " or int4" : "");
   return false;
 }
 

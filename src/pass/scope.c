@@ -61,14 +61,29 @@ static void add_uses(Use *to, const Use *from) {
   to->uses |= from->uses;
 }
 
+/* What the cube holds in L1 goes nowhere but to it, and what it holds has one shape: an operand that is copied
+ * elsewhere, or that has a view, is worked on in UB too (bridge.c). */
+static bool find_copied_operand(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (!is_copy(s)) return true;
+  const IrBuf *src = s->args[0].region.buf, *dst = s->args[1].region.buf;
+  bool to_cube = dst->space == SPACE_L0A || dst->space == SPACE_L0B || c->use[dst->id].uses & (USE_MMAD_A | USE_MMAD_B);
+  if (c->use[src->id].uses & USE_GEMM_AB && !space_info[src->space].physical && !to_cube) mark(c, src, USE_VECTOR, s);
+  return true;
+}
+
 Use *scope_uses(PassCtx *p) {
   Ctx c = {p, arena_array(p->arena, Use, p->k->bufs.len + 1), false};
   ir_walk(&p->k->body, collect, &c);
+  ir_walk(&p->k->body, find_copied_operand, &c);
   for (int back = 0; back < 2; back++) /* a buffer and its views are one place */
     for (uint32_t i = 1; i < p->k->bufs.len; i++) {
       IrBuf *b = p->k->bufs.data[i];
       if (!b->view) continue;
       Use *view = &c.use[b->id], *root = &c.use[ir_root(b)->id];
+      uint32_t cube = root->uses & (USE_GEMM_AB | USE_ACC);
+      if (back && cube && !space_info[b->space].physical)
+        mark(&c, ir_root(b), USE_VECTOR, root->first[__builtin_ctz(cube)]);
       add_uses(back ? view : root, back ? root : view);
     }
   return c.use;
@@ -129,10 +144,27 @@ static bool check_uses(Ctx *c, IrBuf *b) {
                  "%%%s stands in %s%s, but here it is %s, which must stand in %s", b->name, space_info[b->space].name,
                  declared ? " as declared" : "", use_name[i], space_info[wanted(1u << i)].name);
     diag_other(c->p->diags, g, b->loc, "%%%s: %s", b->name, declared ? "declared here" : b->why);
-    diag_fix(c->p->diags, g, "give the two uses two buffers and copy between them, or change the declared memory");
+    if (declared && 1u << i & (USE_GEMM_AB | USE_ACC | USE_VECTOR | USE_ELEMENT) &&
+        !(u->uses & (USE_MMAD_A | USE_MMAD_B)))
+      diag_fix(c->p->diags, g, "make %%%s with T.alloc_%s: the compiler then gives it the memories that its uses need",
+               b->name, u->uses & USE_ACC ? "fragment" : "shared");
+    else
+      diag_fix(c->p->diags, g, "give the two uses two buffers and copy between them");
     return false;
   }
   return true;
+}
+
+static bool view_of_fractals(Ctx *c, const IrBuf *b) {
+  const IrBuf *root = ir_root((IrBuf *)b);
+  if (root->space == SPACE_UB || root->space == SPACE_GM) return true;
+  Diag *g = diag_add(c->p->diags, DIAG_SCOPE_CONFLICT, b->loc,
+                     "%%%s stands in %s%s, where a matrix lies in fractals of 512 bytes: it has one shape and dtype",
+                     root->name, space_info[root->space].name, root->why ? "" : " as declared");
+  diag_other(c->p->diags, g, root->loc, "%%%s: %s", root->name, root->why ? root->why : "declared here");
+  diag_fix(c->p->diags, g, "declare it with the shape and dtype that it has here, and reshape the tensor that it is "
+                           "loaded from; or T.alloc_shared, which leaves the memory to the compiler");
+  return false;
 }
 
 static void set_layout(IrBuf *b) {
@@ -265,7 +297,7 @@ bool pass_scope(PassCtx *p) {
     IrBuf *b = k->bufs.data[i];
     if (b->view) {
       choose(b, ir_root(b)->space, "a view");
-      ok &= check_uses(&c, b);
+      ok &= check_uses(&c, b) && view_of_fractals(&c, b);
       continue;
     }
     if (!space_info[b->space].physical) choose(b, SPACE_UB, "only copied");

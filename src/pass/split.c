@@ -240,13 +240,26 @@ static bool find_conflict(IrStmt *s, void *user) {
   int below = is_control(s) ? sides_below(&s->body) | sides_below(&s->alt) : SIDE_NONE;
   if (s->op == ST_CUBE || s->op == ST_VECTOR || own == SIDE_NONE || ((own != SIDE_BOTH) && !(below & ~own)))
     return true;
-  Diag *g =
-      diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc,
-               own == SIDE_BOTH
-                   ? "this statement needs memories of the cube and of the vector cores at once"
-                   : "this condition reads a memory of one side of the core, and work of the other side depends on it");
-  diag_fix(p->diags, g, "copy the tile to the side that uses it first");
   *ok = false;
+  if (own != SIDE_BOTH) {
+    Diag *g = diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc,
+                       "this condition reads a memory of one side of the core, and work of the other depends on it");
+    diag_fix(p->diags, g, "read the value from a tensor, which both sides reach");
+    return true;
+  }
+  const IrBuf *b[2] = {0};
+  for (int i = 0, n = 0; i < s->n_args && n < 2; i++)
+    if (s->args[i].kind == ARG_REGION) b[n++] = s->args[i].region.buf;
+  if (!b[1]) {
+    diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc, "this needs memories of the cube and of the vector cores at once");
+    return true;
+  }
+  Diag *g = diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc, "nothing moves from %s (%%%s) to %s (%%%s) on %s",
+                     space_info[b[0]->space].name, b[0]->name, space_info[b[1]->space].name, b[1]->name, p->arch->name);
+  diag_other(p->diags, g, b[0]->loc, "%%%s: %s", b[0]->name, b[0]->why ? b[0]->why : "declared here");
+  diag_fix(p->diags, g,
+           "load %%%s from the tensor that %%%s was loaded from, or make %%%s with T.alloc_shared, to be in both",
+           b[1]->name, b[0]->name, b[0]->name);
   return true;
 }
 

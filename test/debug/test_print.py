@@ -74,12 +74,12 @@ def test_what_is_printed(capsys):
     simulated = lines_of(capsys.readouterr().out)
     at = make.__code__.co_firstlineno
     assert simulated[0] == f"{at + 5} before the launch: n is 3, text"
-    assert simulated[1] == f"{at + 6} before the launch: dump 7: %A f32[70, 32] [0, 1, 2]"
-    assert simulated[2] == f"{at + 10} block (0), vector core: first: %a f32[1, 4]"
+    assert simulated[1] == f"{at + 6} before the launch: dump 7: A float32[70, 32] [0, 1, 2]"
+    assert simulated[2] == f"{at + 10} block (0), vector core: first: a float32[1, 4]"
     assert simulated[3] == "[[0, 1, 2, 3]]"
     assert simulated[4] == f"{at + 11} block (0), vector core: block  0: 1%"
     assert [x.split(": ")[-1] for x in simulated if f"{at + 14} " in x] == ["0", "1"] * 3
-    assert simulated[-2:] == [f"{at + 18} after the launch: %C f32[1, 2]", "[[296, 300]]"]
+    assert simulated[-2:] == [f"{at + 18} after the launch: C float32[1, 2]", "[[296, 300]]"]
     assert kernel.last_run["printed"][4]["where"] == "block (0), vector core"
     kernel.interpret(A, 3)
     interpreted = lines_of(capsys.readouterr().out)
@@ -144,10 +144,10 @@ def test_cube_and_vector_cores_print_what_they_have(capsys):
     kernel(a, b)
     out = lines_of(capsys.readouterr().out)
     text = "\n".join(out)
-    assert "block (0), cube core: in L1: %b f16[1, 3]\n[[0, 1, 2]]" in text
-    assert "block (0), cube core: in L0C: %c f32[1, 3]\n[[5, 6, 0]]" in text
+    assert "block (0), cube core: in L1: b float16[1, 3]\n[[0, 1, 2]]" in text
+    assert "block (0), cube core: in L0C: c float32[1, 3]\n[[5, 6, 0]]" in text
     assert text.count("block 0") == 1
-    assert "vector core 0: %d f32[16, 32]" in text and "vector core 1: %d f32[16, 32]" in text
+    assert "vector core 0: d float32[16, 32]" in text and "vector core 1: d float32[16, 32]" in text
 
 
 def test_the_writers():

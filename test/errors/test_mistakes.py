@@ -117,6 +117,14 @@ x = [a[0, k] for k in T.serial(4)]         | TL1004 | a comprehension over a loo
 for k, j in enumerate(T.serial(4)): a[k, j] = 1.0 | TL1004 | `enumerate` over a loop | compute
 for k in zip(T.serial(4), range(4)): a[0, 0] = 1.0 | TL1004 | `zip` over a loop | compute
 for k in reversed(T.serial(4)): a[0, k] = 1.0 | TL1004 | `reversed` over a loop | compute
+T.copy(a, b, m)                            | TL1004 | 'enable_relu' is a Python value, not the tile 'm' | help(
+T.copy(a, b, transpose=n)                  | TL1005 | needs its argument 'transpose' | Python value
+T.reduce_sum(a, m, 1, b)                   | TL1004 | 'b' float32(16, 64) is neither | clear=True
+T.reduce_sum(m, a, dim=1)                  | TL1004 | 'dim' is int 1; 'm' float32(16,) has 1 dimension | from -1 to 0
+T.tile.sub(b, 1.0, a)                      | TL1004 | takes a tile first, not float 1.0 | T.tile.mul
+T.tile.gelu(b, a)                          | TL1001 | no 'gelu' | T.tanh
+T.gemm(a, b, a, transpose_b=True)          | TL1004 | no argument 'transpose_b' | 'transpose_B'
+T.gemm(a, b, a, transpose_a=True)          | TL1004 | no argument 'transpose_a' | 'transpose_A'
 x = T.round(a[0, 0], "up")                 | TL1004 | rounding_mode=up | ties-to-even
 x = f"{bx:04d}"                            | TL1005 | needs a number | T.printf
 for k in T.Parallel(-4): a[k, 0] = 1.0     | TL1004 | T.Parallel over (-4,) | at least 0

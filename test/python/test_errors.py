@@ -271,7 +271,7 @@ def test_misplaced_statements():
         (lambda X, Y, x, y, n: T.tile.cast(x, y, "CAST_UP"), "TL1004", "'CAST_UP' is not a rounding mode"),
         (lambda X, Y, x, y, n: T.tile.compare(x, y, y, "LESS"), "TL1004", "'less' is not a comparison"),
         (lambda X, Y, x, y, n: T.reduce_sum(x, y), "TL1012", "gives (64,); 'y' takes (64, 64)"),
-        (lambda X, Y, x, y, n: T.reduce_sum(x, y, dim=3), "TL1004", "dim=3"),
+        (lambda X, Y, x, y, n: T.reduce_sum(x, y, dim=3), "TL1004", "'dim' is int 3"),
         (lambda X, Y, x, y, n: T.gemm(x, y[0:32, :], x), "TL0502", "disagree in K: 64 and 32"),
         (lambda X, Y, x, y, n: T.gemm(x, y, x[:, 0:16]), "TL0502", "disagree in N: 64 and 16"),
         (lambda X, Y, x, y, n: T.alloc_ub((n,), "int8"), "TL1004", "which is known only at run time"),
@@ -484,3 +484,16 @@ def test_one_run_shows_every_wrong_call():
     found = error_of(make).errors
     assert [d.code for d in found] == ["TL1004", "TL1004", "TL0501", "TL1004", "TL1001"]
     assert [d.line - found[0].line for d in found] == [0, 1, 2, 3, 4]
+
+
+def test_every_refused_name_says_what_to_write_instead():
+    from tilelang.language import hints
+
+    assert set(hints.REFUSED) == set(hints._INSTEAD)
+    with pytest.raises(tilelang.CompileError, match="fix: write a tensor with an element for each block"):
+        T.atomic_max
+
+
+def test_one_message_for_a_statement_and_what_takes_its_value(tmp_path):
+    e = error_of(in_kernel(lambda X, Y, x, y, n: T.copy(T.gemm(x, y), Y)))
+    assert len(e.errors) == 1 and "argument 'C'" in str(e)

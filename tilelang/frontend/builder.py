@@ -108,6 +108,7 @@ def _statement(fn):
             if any(str(d) in known for d in e.diagnostics):  # a loop that Python runs comes by again
                 raise
             b.errors += e.diagnostics
+            return Poison("", "", None, None, e)
 
     return wrapped_statement
 

@@ -8,7 +8,7 @@ such as `x * 64 : x * 64 + 64` have a known extent. `Element` is the load of one
 import math
 import operator
 
-from ..errors import fail, place, warn
+from ..errors import fail, passed_as, place, warn
 from ..language.dtypes import IR_NAME, DType, bool_, float32, int32, int64
 
 # operator -> precedence (src/ir/exprs.def)
@@ -153,6 +153,10 @@ class Expr:
         b = active()
         if b is not None and b.running:  # interpreted: it has one
             return b.value(self)
+        given = passed_as(self)
+        if given:
+            text = f"T.{given[0]} needs its argument '{given[1]}' while the kernel is traced; {show(self)} is known "
+            fail(1005, text + "only when it runs", fix="a Python value, or an `if` around two calls")
         fail(1005, f"{show(self)} is known only when the kernel runs; Python needs {want} of it here", fix=hint)
 
     def __getattr__(self, name):
@@ -244,15 +248,18 @@ class Element(Expr):
 class Poison:
     """Stands for a name whose value is not known here; every use is an error that says why."""
 
-    __slots__ = ("_name", "_why", "_fix", "_at")
+    __slots__ = ("_name", "_why", "_fix", "_at", "_error")
 
-    def __init__(self, name, why, fix, at):
+    def __init__(self, name, why, fix, at, error=None):
+        object.__setattr__(self, "_error", error)  # told before: it is what every use says
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_why", why)
         object.__setattr__(self, "_fix", fix)
         object.__setattr__(self, "_at", at)
 
     def _use(self, *args, **kwargs):
+        if self._error is not None:
+            raise self._error
         fail(
             1008,
             f"'{self._name}' {self._why}",
@@ -792,6 +799,13 @@ def sizes_in(e):
 
 
 def _tile_arithmetic(self, *args):
+    given = passed_as(self)
+    if given:
+        fail(
+            1004,
+            f"T.{given[0]}: its argument '{given[1]}' is a Python value, not the tile {describe(self)}",
+            fix=f"help(T.{given[0]}) shows the order of its arguments",
+        )
     fail(
         1004,
         f"{describe(self)} is a tile; operators work on elements",

@@ -58,9 +58,42 @@ _INSTEAD = {
     "copysign": "T.if_then_else(y < 0.0, -T.abs(x), T.abs(x))",
     "isnan": "x != x",
     **dict.fromkeys(("fmod", "mod"), "T.truncmod(a, b) as C, a % b as Python"),
-    **dict.fromkeys("erfc asin acos atan atan2 asinh acosh atanh ldexp nextafter popcount isinf isfinite".split()),
+    "isinf": "T.abs(x) == T.infinity(dtype)",
+    "isfinite": "T.abs(x) < T.infinity(dtype)",
+    "ldexp": "x * T.exp2(n)",
+    "erfc": "1.0 - erf(x), with what stands for erf",
+    "popcount": "shifts and masks: x - ((x >> 1) & 0x55555555) and so on",
+    **dict.fromkeys(
+        "asin acos atan atan2 asinh acosh atanh nextafter".split(), "a polynomial of x in T.Parallel, or the host"
+    ),
 }
 REFUSED.update(dict.fromkeys(_INSTEAD, "no instruction of the chip computes it"))
+_INSTEAD.update(
+    {
+        **dict.fromkeys("tma_copy copy_cluster async_copy".split(), "T.copy; T.Pipelined lets it run ahead"),
+        **dict.fromkeys("wgmma_gemm tcgen05_gemm dp4a".split(), "T.gemm"),
+        "gemm_sp": "T.gemm of the whole matrix",
+        "alloc_tmem": "T.alloc_fragment",
+        **dict.fromkeys(
+            "alloc_barrier ptx_arrive_barrier mbarrier_wait_parity alloc_descriptor".split(),
+            "nothing: the order of the pipes is found; by hand T.set_flag and T.wait_flag",
+        ),
+        **{f"warp_reduce_{n}": f"T.reduce_{n}(tile, out, dim)" for n in "sum max min bitand bitor".split()},
+        "ClusterKernel": "T.Kernel",
+        "PersistentTileScheduler": "T.Persistent",
+        **dict.fromkeys("call_extern call_intrin import_source CUDASourceCodeKernel".split(), "the same in T.*"),
+        **dict.fromkeys("atomic_max atomic_min atomic_or".split(),
+                        "a tensor with an element for each block, which a second T.Kernel reduces"),
+        **dict.fromkeys("atomic_addx2 atomic_addx4".split(), "T.atomic_add"),
+        **dict.fromkeys("atomic_load atomic_store".split(), "the element itself, x[i]; T.sync_all() orders all blocks"),
+        **dict.fromkeys("shmem_put_nbi shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi".split(),
+                        "a tensor parameter with what the other card sends"),
+        **dict.fromkeys("make_tensor ptr".split(), "a T.Tensor parameter; T.reshape and T.view read it otherwise"),
+        **dict.fromkeys("any_of all_of".split(), "T.reduce_max or T.reduce_min of a tile of 0 and 1"),
+        "meta_class": "a Python function that returns the prim_func",
+        **dict.fromkeys("uint4 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split(), "T.uint8"),
+    }
+)
 
 # Arguments of other compilers that mean nothing here; every other name that a function does not have is an error.
 _FOREIGN = {

@@ -353,6 +353,14 @@ class GemmWarpPolicy:
 # ---- reductions -----------------------------------------------------------------------------------------------------
 
 
+def _wrong_dim(what, dim, tile, rank):
+    fail(
+        1004,
+        f"{what}: 'dim' is {describe(dim)}; {tile} has {rank} dimension{'s' * (rank > 1)}",
+        fix=f"a Python number from {-rank} to {rank - 1}",
+    )
+
+
 def _reduce(op, buffer, out, dim, args, clear, real_shape):
     what = f"T.{op}"
     b = current(what)
@@ -361,15 +369,17 @@ def _reduce(op, buffer, out, dim, args, clear, real_shape):
             clear = a
         elif isinstance(a, (list, tuple)):
             real_shape = a
+        else:
+            fail(
+                1004,
+                f"{what}: {describe(a)} is neither `clear`, which is True or False, nor `real_shape`, a list of sizes",
+                fix=f"{what}(tile, out, dim, clear=True, real_shape=[rows, columns])",
+            )
     src, dst = region_of(buffer, what), region_of(out, what)
     rank = len(src.ext)
     axis = value_of(dim)
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        fail(
-            1004,
-            f"{what}: dim={show(dim)} of {describe(buffer)}, which has {rank} dimensions",
-            fix=f"a Python number from {-rank} to {rank - 1}",
-        )
+        _wrong_dim(what, dim, describe(buffer), rank)
     by_rank = isinstance(buffer, Buffer) and isinstance(out, Buffer) and len(out.shape) >= rank - 1
     if rank > 2 and 0 <= axis < 2 and not long_dims(src.ext[:-2]) and not by_rank:
         axis += rank - 2  # a slice that is one matrix: 0 and 1 are its rows and columns
@@ -464,11 +474,7 @@ def _running(what, op, src, dst, dim, reverse):
     d = s if dst is None else region_of(dst, what)
     axis = value_of(dim)
     if not isinstance(axis, int) or not -len(s.ext) <= axis < len(s.ext):
-        fail(
-            1004,
-            f"{what}: dim={show(dim)} of {describe(src)}, which has {len(s.ext)} dimensions",
-            fix=f"a Python number from {-len(s.ext)} to {len(s.ext) - 1}",
-        )
+        _wrong_dim(what, dim, describe(src), len(s.ext))
     if len(s.ext) != len(d.ext) or False in [same_size(x, y) for x, y in zip(s.ext, d.ext)]:
         b.error(1012, f"{what} of {describe(s)} does not fit {describe(d)}", fix="give both the same shape")
         return

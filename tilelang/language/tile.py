@@ -96,6 +96,19 @@ def _emit(what, op, dst, inputs, attrs=(), check=True):
     current(what).emit([h for h in head if h != ""] + [" -> ", mark_written(dst), *attrs])
 
 
+_EITHER_WAY = ("add", "mul", "max", "min", "and", "or", "xor")
+_REVERSED = {
+    "sub": "T.tile.mul(dst, src, -1.0), then T.tile.add",
+    "div": "T.tile.reciprocal(dst, src), then T.tile.mul",
+}
+
+
+def _number_first(what, op, operands):
+    fix = _REVERSED.get(op, "T.fill a tile with it, and take that") if isinstance(operands[1], (Buffer, Region)) else (
+        "a buffer of T.alloc_shared, T.alloc_fragment …, or a slice of one")  # fmt: skip
+    fail(1004, f"{what} takes a tile first, not {describe(operands[0])}", fix=fix)
+
+
 def _make(name, op, kinds):
     what = f"T.tile.{name}"
 
@@ -107,6 +120,10 @@ def _make(name, op, kinds):
                 fix=f"{what}(dst, {', '.join(('src', 'other')[: len(kinds)])})",
             )
         d = region_of(dst, what)
+        if kinds == "re" and not isinstance(operands[0], (Buffer, Region)):
+            if op not in _EITHER_WAY or not isinstance(operands[1], (Buffer, Region)):
+                _number_first(what, op, operands)
+            operands = operands[::-1]
         _emit(what, op, d, [_operand(what, k, v, d) for k, v in zip(kinds, operands)])
 
     function.__name__ = function.__qualname__ = name
@@ -265,9 +282,26 @@ def clamp_min(out, buffer, low, count=None):
     _clamp("T.tile.clamp_min", out, buffer, low, None, count)
 
 
+_FORMULAS = {
+    "gelu": "in T.Parallel: 0.5 * x * (1.0 + T.tanh(0.79788456 * (x + 0.044715 * x * x * x)))",
+    "erf": "there is none; of gelu: 0.5 * x * (1.0 + T.tanh(0.79788456 * (x + 0.044715 * x * x * x))) in T.Parallel",
+    "softmax": "T.reduce_max, T.tile.sub, T.tile.exp, T.reduce_sum and T.tile.div, row by row",
+    "neg": "T.tile.mul(dst, src, -1.0)",
+    "square": "T.tile.mul(dst, src, src)",
+    "log": "T.tile.ln(dst, src)",
+    "sum": "T.reduce_sum(src, dst, dim)",
+    "mean": "T.reduce_sum(src, dst, dim), then T.tile.mul by 1 / n",
+    "copy": "T.copy(src, dst): the source first",
+    "matmul": "T.gemm(a, b, c)",
+    "where": "T.tile.select(dst, mask, a, b, mode), with a mask of T.tile.compare",
+}
+
+
 def __getattr__(name):
     if name.startswith("__"):
         raise AttributeError(name)
+    if name in _FORMULAS:
+        fail(1001, f"T.tile has no '{name}'", fix=_FORMULAS[name], kind=UnknownNameError)
     near = nearest(name, list(_TABLE) + [n for n in globals() if callable(globals()[n])])
     fail(
         1001,
