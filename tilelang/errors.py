@@ -575,6 +575,8 @@ def _as_written(ir):
 
 _SYNC = {
     r"(set_flag|wait_flag) (\w+) -> (\w+) #([^@]+)": 'T.{}("{}", "{}", {})',
+    r"cross_set (\w+) #([^@]+) mode\((\d)\)": 'T.set_cross_flag("{}", {}, mode={})',
+    r"cross_wait (\w+) #([^@]+)": 'T.wait_cross_flag({1}, "{0}")',
     r"barrier all": "T.barrier_all()",
     r"barrier (\w+)": 'T.pipe_barrier("{}")',
 }

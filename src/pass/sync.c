@@ -66,21 +66,51 @@ static void replay_barrier(Sync *y, Pipe pipe) {
   for (int q = 0; q < PIPE_COUNT; q++) memcpy(y->now.vc[q], all, sizeof all);
 }
 
+/* What pipe `pipe` knows of others: S's knowledge holds for all that it issues. */
+static int32_t knows(const Sync *y, Pipe pipe, int p) {
+  int32_t own = y->now.vc[pipe][p], s = y->now.vc[PIPE_S][p];
+  return own > s ? own : s;
+}
+
+/* Other cores may listen here: is as much known of what matters to them as there was? */
+static void keep_known(Sync *y, Pipe pipe) {
+  for (int p = 0; y->known && p < PIPE_COUNT; p++) {
+    int32_t now = knows(y, pipe, p);
+    if (y->known == KNOWN_ASKED) {
+      y->less |= now < y->kept.data[y->n_kept++];
+      continue;
+    }
+    uint32_t i = y->gm_tick[p].len;
+    while (i > 0 && y->gm_tick[p].data[i - 1] > now) i--;
+    vec_push(y->p->arena, &y->kept, i ? y->gm_tick[p].data[i - 1] : 0);
+  }
+}
+
+static void note_gm(Sync *y, Pipe pipe) {
+  if (y->known == KNOWN_NOTED) vec_push(y->p->arena, &y->gm_tick[pipe], y->tick);
+}
+
 /* Another core may answer at once: a wait is ordered after all that was told before it. That is more than is certain,
  * so what it leaves unordered is. */
 static void replay_cross(Sync *y, const IrStmt *s) {
   if (s->op == ST_CROSS_SET) {
+    keep_known(y, s->sync.src);
     join(y->crossed, y->now.vc[s->sync.src]);
     y->crossed[s->sync.src] = ++y->tick;
     return;
   }
+  y->now.last[s->sync.src] = ++y->tick;
+  note_gm(y, s->sync.src);
   for (int q = 0; q < PIPE_COUNT; q++)
     if (s->sync.src == (Pipe)q || s->sync.src == PIPE_S) join(y->now.vc[q], y->crossed);
 }
 
 static void replay_hand(Sync *y, const Event *e) {
   const IrStmt *s = e->stmt;
-  if (y->gone && y->gone[s->id]) return;
+  if (y->gone && y->gone[s->id]) {
+    y->tick += s->op != ST_BARRIER; /* so that ticks of replays compare */
+    return;
+  }
   if (s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) {
     replay_cross(y, s);
     return;
@@ -92,15 +122,16 @@ static void replay_hand(Sync *y, const Event *e) {
   if (e->arg < 0 || e->arg >= 16 || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return;
   Pipe p = s->sync.src, q = s->sync.dst;
   FlagState *t = &y->by_id[p][q][e->arg];
-  if (y->gone_flag[p][q][e->arg]) return;
+  ++y->tick;
   if (s->op == ST_SET_FLAG) {
+    y->n_twice += t->set || (t->waited && knows(y, p, (int)q) < t->waited);
     t->set = true;
     memcpy(t->snapshot, y->now.vc[p], sizeof t->snapshot);
-    t->snapshot[p] = ++y->tick;
+    t->snapshot[p] = y->tick;
   } else if (t->set) {
     t->set = false;
     join(y->now.vc[q], t->snapshot);
-    y->now.last[q] = ++y->tick;
+    t->waited = y->now.last[q] = y->tick;
   }
 }
 
@@ -146,6 +177,9 @@ static bool replay_instr(Sync *y, uint32_t at) {
     if (y->left && y->left(y, at, p)) mend_edge(y, e->pipe, p);
   }
   y->entry_tick[at] = y->now.last[e->pipe] = ++y->tick;
+  bool gm = false;
+  for (uint32_t i = 0; i < e->access.len; i++) gm |= e->access.data[i].buf->space == SPACE_GM;
+  if (gm) keep_known(y, e->pipe), note_gm(y, e->pipe);
   return true;
 }
 
@@ -174,7 +208,8 @@ bool sync_replay(Sync *y) {
   memset(y->by_id, 0, sizeof y->by_id);
   memset(y->crossed, 0, sizeof y->crossed);
   y->tick = 0;
-  y->miss_e = y->bad_flag = y->n_left = 0;
+  y->miss_e = y->bad_flag = y->n_left = y->n_twice = y->n_kept = 0;
+  y->less = false;
   for (uint32_t i = 0; i < y->flags.len; i++) memset(y->flags.data[i].state, 0, sizeof y->flags.data[i].state);
   for (uint32_t n = 0; n < y->trace.events.len; n++) {
     const Event *e = &y->trace.events.data[n];

@@ -1,4 +1,4 @@
-/* sync.h - shared by sync.c, sync_trace.c, sync_hand.c and sync_count.c only: the program of one side as a trace of
+/* sync.h - shared by sync*.c only: the program of one side as a trace of
  * events, and its replay. */
 #ifndef TL_PASS_SYNC_H
 #define TL_PASS_SYNC_H
@@ -101,8 +101,13 @@ typedef struct Sync {
   /* told of a missing edge that is the user's business; true: from here on it counts as mended */
   bool (*left)(struct Sync *y, uint32_t at, Pipe p);
   uint32_t n_left;                                   /* how many there were */
-  bool *gone; /* by statement id: a barrier by hand that is left out; NULL: none */
-  bool gone_flag[PIPE_COUNT][PIPE_COUNT][16];
+  /* sync_spare.c: */
+  bool *gone; /* by statement id: a flag or barrier by hand that is left out; NULL: none */
+  uint32_t n_twice; /* sets by hand that nothing orders after the wait for the set before */
+  enum { KNOWN_NOT, KNOWN_NOTED, KNOWN_ASKED } known; /* what is known where other cores listen: kept, or compared */
+  bool less;                              /* less than was kept */
+  Vec(int32_t) kept, gm_tick[PIPE_COUNT]; /* ticks; gm_tick: accesses of GM and cross-core waits */
+  uint32_t n_kept;
   int32_t crossed[PIPE_COUNT]; /* what cross-core sets have told the other cores */
 } Sync;
 
@@ -117,5 +122,6 @@ void sync_count_cross(PassCtx *p);
 /* What the user wrote by hand: accesses it leaves unordered (warnings), and flags and barriers that order nothing
  * (remarks). */
 void sync_check_hand(Sync *y);
+void sync_name_spare(Sync *y);
 
 #endif

@@ -5,7 +5,7 @@
  *              under a condition that is not known; the simulator checks the rest in the run. The trace is that of all
  *              iterations, so conditions and ids that hang on loop indices are known, unless it is too long. Of several
  *              accesses the nearest is named, and what its flag would order too is not: each flag is missed once.
- *   redundant  the same replay without the flag or the barrier leaves nothing more unordered: a remark.
+ *   spare      the same replay without the flag or the barrier leaves nothing more unordered (sync_spare.c).
  *
  * That flags are set as often as they are waited for is counted in sync_count.c. */
 #include "sync.h"
@@ -82,49 +82,6 @@ static void tell(const Sync *y, const Missing *m) {
   diag_fix(y->p->diags, g, "%s", ir_order_fix(y->p->arena, y->k, d->stmt, d->pipe, e->stmt, e->pipe, m->ahead));
 }
 
-/* ---- redundant ------------------------------------------------------------------------------------------------ */
-
-/* Without what `gone` says, and without what went before: is nothing more left to the user? Then it stays out. */
-static bool goes(Sync *y, bool *gone, uint32_t left) {
-  *gone = true;
-  if (sync_replay(y) && y->n_left <= left) return true;
-  *gone = false;
-  return false;
-}
-
-static void name_redundant(Sync *y) {
-  bool *seen = arena_array(y->p->arena, bool, y->k->n_stmts + 1);
-  bool tried[PIPE_COUNT][PIPE_COUNT][16] = {0};
-  y->gone = arena_array(y->p->arena, bool, y->k->n_stmts + 1);
-  sync_replay(y);
-  uint32_t left = y->n_left;
-  for (uint32_t i = 0; i < y->trace.events.len; i++) {
-    const Event *e = &y->trace.events.data[i];
-    const IrStmt *s = e->stmt;
-    if (e->kind != EV_HAND || s->op != ST_BARRIER || seen[s->id]) continue;
-    seen[s->id] = true;
-    if (!goes(y, &y->gone[s->id], left)) continue;
-    pass_remark(y->p, "sync", s->loc, "barrier %s, written by hand, orders nothing that is not ordered without it; %s",
-                pipe_info[s->sync.src].name,
-                s->sync.src == PIPE_ALL ? "each time it waits until every pipe is empty"
-                                        : "each time the pipe runs empty");
-  }
-  for (uint32_t i = 0; i < y->trace.events.len; i++) {
-    const Event *e = &y->trace.events.data[i];
-    const IrStmt *s = e->stmt;
-    if (e->kind != EV_HAND || s->op == ST_BARRIER || e->arg < 0 || e->arg >= 16) continue;
-    Pipe p = s->sync.src, q = s->sync.dst;
-    if (tried[p][q][e->arg]) continue;
-    tried[p][q][e->arg] = true;
-    if (!goes(y, &y->gone_flag[p][q][e->arg], left)) continue;
-    const char *src = pipe_info[p].name, *dst = pipe_info[q].name;
-    pass_remark(y->p, "sync", s->loc,
-                "flag %s -> %s #%d, written by hand, orders nothing that is not ordered without it; each time it "
-                "costs about %.0f cycles, and %s waits until %s gets there",
-                src, dst, (int)e->arg, arch_time(y->p->arch).flag, dst, src);
-  }
-}
-
 /* ---- the side ------------------------------------------------------------------------------------------------- */
 
 void sync_check_hand(Sync *y) {
@@ -145,5 +102,5 @@ void sync_check_hand(Sync *y) {
   for (uint32_t i = 0; i < told.missing.len; i++) skip[i] = covered(&told, i);
   for (uint32_t i = 0, n = 0; i < told.missing.len && n < MAX_NAMED; i++)
     if (!skip[i]) tell(&told.y, &told.missing.data[i]), n++;
-  if (!t->crossed) name_redundant(&told.y); /* what other cores read is ordered for them */
+  sync_name_spare(&told.y);
 }

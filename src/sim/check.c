@@ -92,6 +92,35 @@ static LaneKind lane_kind(TouchKind k) {
   return k == TOUCH_READ || k == TOUCH_READ_ANY ? LANE_READ : k == TOUCH_ATOMIC ? LANE_ATOMIC : LANE_WRITE;
 }
 
+/* What should wait has run, and now comes what it should wait for: several accesses may, and the last of them that
+ * knows the others done is the nearest. */
+static void note_late(Toucher *t, Fault *f) {
+  Core *c = t->core;
+  for (uint32_t i = 0; i < c->m->faults.len; i++) {
+    Fault *o = &c->m->faults.data[i];
+    bool same = o->late && o->at == f->at && o->block == c->block;
+    o->dropped |= same && c->pipe[t->pipe].seen[o->late_comp] >= o->late_tick;
+  }
+  f->late = true;
+  f->late_comp = (uint32_t)(c->index * COMPS + (int)t->pipe);
+  f->late_tick = c->pipe[t->pipe].tick;
+}
+
+/* The first cross-core flag that the program does not name; the last there is, if it names all. */
+static int free_cross_flag(const Sim *s) {
+  bool used[CROSS_RING] = {false};
+  int id = 0;
+  for (int side = 0; side < 2; side++)
+    for (int32_t i = 0; i < s->prog[side].n_inst; i++) {
+      const IrStmt *x = s->prog[side].inst[i].stmt;
+      if (x->op != ST_CROSS_SET && x->op != ST_CROSS_WAIT) continue;
+      IrRange r = ir_range(s->k, x->sync.id);
+      for (int64_t n = max_i64(r.lo, 0); n <= min_i64(r.hi, CROSS_RING - 1); n++) used[n] = true;
+    }
+  while (id < s->arch->n_cross_flags - 1 && id < CROSS_RING - 1 && used[id]) id++;
+  return id;
+}
+
 /* `first` comes first in the program, whichever the schedule happened to run first. */
 static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *h) {
   Core *c = t->core;
@@ -102,8 +131,9 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
   Party first = {m->sim->who[h->who], oc, (Pipe)(comp % COMPS), (LaneKind)(h->key % LANE_KINDS), NULL,
                  hit_seq(m, (uint32_t)c->index, h)};
   Party last = {t->stmt, c, t->pipe, lane_kind(kind), b, t->seq};
+  bool late = oc == c && first.seq > last.seq;
   first.buf = buffer_at(c, first.stmt, b, h->lo);
-  if (oc == c && first.seq > last.seq) {
+  if (late) {
     Party x = first;
     first = last;
     last = x;
@@ -126,6 +156,7 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
                    (long long)(hi - 1), last.buf->ir->name, space_info[b->space].name, inst_text(a, c, first.stmt),
                    earlier, who, does(first.kind), through, where(a, last.core));
   if (!f) return;
+  if (late) note_late(t, f);
   f->flag = oc == c && first.buf->tensor == last.buf->tensor; /* which one: see collect */
   fault_other(c, f, "the other access: `%s`", inst_text(a, c, first.stmt));
   if (first.buf->tensor != last.buf->tensor) { /* GM: nobody who compiled the kernel could know */
@@ -136,10 +167,13 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
     fault_fix(c, f,
               "both vector cores of a block run this statement: let each take its own part (offsets with vid), or one "
               "of them do it (`if vid == 0`)");
-  else if (oc != c)
-    fault_fix(
-        c, f,
-        "order the two cores: a cross_set after the first access, a cross_wait with the same flag before the second");
+  else if (oc != c) {
+    int id = free_cross_flag(m->sim), mode = oc->slot != c->slot ? 0 : oc->vid < 0 || c->vid < 0 ? 2 : 1;
+    fault_fix(c, f,
+              "order the two cores: `cross_set %s #%d mode(%d)` after the first access, `cross_wait %s #%d` before the "
+              "second",
+              pipe_info[first.pipe].name, id, mode, pipe_info[last.pipe].name, id);
+  }
 }
 
 static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
@@ -201,7 +235,7 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   else if (values && b->owner && shadow_lost(s, lo, hi, b->owner, &h)) report_lost(t, b, &h);
   if (!s && !b->hazard) return;
   uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe), *seen = c->pipe[t->pipe].seen;
-  Search q = {lo, hi, comp, lane_kind(kind), seen, pipe_info[t->pipe].in_order, false};
+  Search q = {lo, hi, comp, lane_kind(kind), seen, pipe_info[t->pipe].in_order, false, t->before};
   uint32_t own = (uint32_t)c->index;
   if (shadow_conflict(m, s, b, &q, &h) && (!t->race.buf || hit_seq(m, own, &h) > hit_seq(m, own, &t->race.hit)))
     t->race = (Race){b, kind, h};
@@ -262,7 +296,9 @@ static void note_ahead(Toucher *t, Pipe op, const Hit *h) {
   for (uint32_t i = 0; i < m->faults.len; i++) {
     Fault *f = &m->faults.data[i];
     if (strcmp(f->key, key)) continue;
-    f->ahead |= f->mended && f->block == c->block && c->pipe[op].seen[c->index * COMPS + (int)t->pipe] < f->mended;
+    const PipeQueue *q = &c->pipe[op];
+    bool ran = q->seq[q->tick % SEQ_RING] > t->seq; /* it has begun what comes after this one */
+    f->ahead |= f->mended && f->block == c->block && (ran || q->seen[c->index * COMPS + (int)t->pipe] < f->mended);
     f->mended = c->pipe[t->pipe].tick;
   }
 }
@@ -274,8 +310,12 @@ static bool told_race(Toucher *t) {
   const Core *oc = &t->core->m->core[r.hit.key / LANE_KINDS / COMPS];
   Pipe op = (Pipe)(r.hit.key / LANE_KINDS % COMPS);
   report_race(t, r.buf, r.kind, &r.hit);
-  if (oc == t->core) note_ahead(t, op, &r.hit);
-  mend_race(t->core, t->pipe, oc, op);
+  if (oc == t->core && hit_seq(oc->m, (uint32_t)oc->index, &r.hit) > t->seq) {
+    t->before = t->seq;
+  } else {
+    if (oc == t->core) note_ahead(t, op, &r.hit);
+    mend_race(t->core, t->pipe, oc, op);
+  }
   t->race.buf = NULL;
   t->again = true;
   return true;

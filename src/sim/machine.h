@@ -226,6 +226,7 @@ typedef struct {
   Pipe pipe;
   bool mark;  /* false: look for hazards; true: remember the access */
   bool again; /* looks once more, when a race is told */
+  uint32_t before; /* see Search */
   Race race;  /* the nearest that a look has found */
 } Toucher;
 
@@ -303,6 +304,9 @@ typedef struct {
   const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
   bool flag, ahead; /* a race within a core, a flag mends it; the pipe that sets it runs ahead, would set it twice */
   uint32_t mended;  /* tick of the pipe that should wait, when it last happened */
+  bool late;        /* what should wait ran first: `with` came later, component and tick of it */
+  uint32_t late_comp, late_tick;
+  bool dropped;     /* another fault says more */
 } Fault;
 typedef Vec(Fault) FaultList;
 
@@ -466,6 +470,7 @@ typedef struct {
   LaneKind kind;
   const uint32_t *seen;
   bool in_order, twice;
+  uint32_t before; /* 0, or: of this core, only what it issued before */
 } Search;
 /* The one that comes nearest in the program. */
 bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, const Search *q, Hit *hit);

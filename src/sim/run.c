@@ -415,7 +415,7 @@ static bool is_covered(FaultList *l, uint32_t i) {
   for (uint32_t x = 0; x < l->len && u->flag; x++) {
     Fault *r = &l->data[x];
     IrStmt *d2 = (IrStmt *)r->with, *e2 = (IrStmt *)r->at;
-    if (x == i || !r->flag || pipe_of(d) != pipe_of(d2) || pipe_of(e) != pipe_of(e2)) continue;
+    if (x == i || !r->flag || r->dropped || pipe_of(d) != pipe_of(d2) || pipe_of(e) != pipe_of(e2)) continue;
     if (!ir_orders_too(d2, e2, d, e) || (x > i && ir_orders_too(d, e, d2, e2))) continue;
     r->ahead |= u->ahead;
     return true;
@@ -441,7 +441,7 @@ static void collect(Run *r) {
     }
   }
   for (uint32_t f = 0; f < all.len; f++) {
-    bool seen = is_consequence(&all, &all.data[f]) || is_covered(&all, f);
+    bool seen = all.data[f].dropped || is_consequence(&all, &all.data[f]) || is_covered(&all, f);
     for (uint32_t x = 0; x < kept.len; x++) seen |= !strcmp(kept.data[x].key, all.data[f].key);
     if (!seen) vec_push(&r->arena, &kept, all.data[f]);
   }

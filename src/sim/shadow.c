@@ -237,6 +237,7 @@ bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, const Search *q, Hi
       if (other == q->comp && q->in_order) continue;
       if (k == (uint32_t)q->kind && q->kind != LANE_WRITE) continue;
       if (!lane_conflict(&p, i, q->seen[other], &h)) continue;
+      if (q->before && hit_seq(m, q->comp / COMPS, &h) > q->before) continue;
       if (!found || hit_seq(m, q->comp / COMPS, &h) > hit_seq(m, q->comp / COMPS, hit)) *hit = h;
       found = true;
     }
