@@ -550,9 +550,15 @@ def names_for_people(text, spelt=()):
     if spelt:
         text = _IR_NAME.sub(lambda m: "%" + spelt.get(m[1], m[1]), text)
     parts = text.split("`")
-    parts[::2] = [_IR_NAME.sub(r"'\1'", _IR_DTYPE.sub(_python_dtype, p)) for p in parts[::2]]
+    parts[::2] = [_IR_ELEMENT.sub(_element, _IR_DTYPE.sub(_python_dtype, p)) for p in parts[::2]]
+    parts[::2] = [_IR_NAME.sub(r"'\1'", p) for p in parts[::2]]
     parts[1::2] = [_as_written(_IR_NAME.sub(r"\1", p)) for p in parts[1::2]]
     return "`".join(parts)
+
+
+def _element(m):
+    """%x[%i] is 'x[i]'."""
+    return "'" + _IR_NAME.sub(r"\1", m[0]) + "'"
 
 
 def _python_dtype(m):
@@ -562,6 +568,7 @@ def _python_dtype(m):
 
 
 _IR_DTYPE = re.compile(r"(?<![%.\w'])(?:[iuf]\d+(?:x2)?|bf16|e4m3|e5m2)\b(?!')")
+_IR_ELEMENT = re.compile(r"%[^\W\d][\w.]*\[[^\[\]%]*%[^\[\]]*\]")
 _IR_TILE = re.compile(r"%([^\W\d][\w.]*)( [a-z]\w+\[)")
 
 

@@ -256,7 +256,8 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
     if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach) || (clamps && reach >= 0)) continue;
     Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %lld; the dimension has %s", i, b->name,
                   shape_text(v, idx, b->rank), ll(reach < 0 ? reach : reach - 1), expr_text(v, b->shape[i]));
-    diag_fix(v->d, g, "keep `%s` between 0 and %s - 1", expr_text(v, idx[i]), expr_text(v, b->shape[i]));
+    diag_fix(v->d, g, "keep `%s` between 0 and `%s`, or make %%%s larger", expr_text(v, idx[i]),
+             expr_text(v, ir_binary(v->k, EX_SUB, b->shape[i], ir_i32(v->k, 1))), b->name);
     return;
   }
 }

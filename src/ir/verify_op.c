@@ -302,9 +302,15 @@ static void check_scalars(Verifier *v, const IrStmt *s) {
     if (e->op == EX_INT) fits = e->i >= lo && e->i <= hi;
     if (e->op == EX_FLOAT) fits = e->f == floor(e->f) && e->f >= (double)lo && e->f <= (double)hi;
     if (fits) continue;
-    Diag *g = bad(v, SCALAR_FITS, "'%s' with the constant %s on a tile of dtype %s, which holds %lld to %lld",
-                  oname(s), expr_text(v, e), tname(t), ll(lo), ll(hi));
-    diag_fix(v->d, g, "use a constant of dtype %s", tname(t));
+    if (e->op == EX_FLOAT && isfinite(e->f) && e->f != floor(e->f)) {
+      Diag *g = bad(v, SCALAR_FITS, "'%s' with the constant %s on %%%s of dtype %s, which holds whole numbers",
+                    oname(s), expr_text(v, e), dst->name, tname(t));
+      diag_fix(v->d, g, "use a whole number, or a tile of floats");
+      continue;
+    }
+    Diag *g = bad(v, SCALAR_FITS, "'%s' with the constant %s on %%%s of dtype %s, which holds %lld to %lld", oname(s),
+                  expr_text(v, e), dst->name, tname(t), ll(lo), ll(hi));
+    diag_fix(v->d, g, "use a constant from %lld to %lld, or a wider dtype", ll(lo), ll(hi));
   }
 }
 

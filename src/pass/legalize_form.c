@@ -594,9 +594,14 @@ static void warn_layout(Lg *g, const Nest *n, const Opd *o) {
     why = arena_printf(g->a, "the region does not start at a known multiple of %d bytes of its buffer", BLOCK);
   else if (stride_at(o, n->n - 1) != 1)
     why = arena_printf(g->a, "its neighbours stand %lld elements apart", (long long)stride_at(o, n->n - 1));
+  int user = (int)strcspn(o->r.buf->name, "."); /* a temporary is called after what it stands for */
+  const char *name = arena_printf(g->a, "%.*s", user, o->r.buf->name);
   const char *fix =
-      arena_printf(g->a, "give the buffer rows of a multiple of %d elements and start tiles there", BLOCK / size);
-  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", o->r.buf->name, lg_shape(g, &o->r)), why, fix);
+      arena_printf(g->a, "give %%%s rows of a multiple of %d elements and start tiles there", name, BLOCK / size);
+  if (!start_aligned(g, o))
+    fix = arena_printf(g->a, "start at a multiple of %d elements of %%%s; or a T.Parallel over all of it, with "
+                             "T.if_then_else for the part", BLOCK / size, name);
+  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", name, lg_shape(g, &o->r)), why, fix);
 }
 
 /* A column whose elements start blocks is gathered by one row_max over rows of one element. */

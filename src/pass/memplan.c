@@ -205,7 +205,7 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
              "loop over K: `for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2)`, copy tiles of 64 of K, and "
              "accumulate with T.gemm inside the loop");
   else if (s == SPACE_L0C)
-    diag_fix(c->p->diags, g, "smaller output tiles: block_M * block_N * 4 bytes must fit");
+    diag_fix(c->p->diags, g, "smaller output tiles: block_M * block_N * 4 bytes must fit, as 128 x 128 does");
   else
     fix_overflow(c, g, list, n, at, limit);
 }

@@ -29,7 +29,11 @@ static void report_bounds(Core *c, const IrStmt *s, const SimBuf *b, const int64
   f->other = b->ir->loc;
   fault_other(c, f, "%%%s is declared here: %s %s[%s]", b->ir->name, space_info[b->space].name,
               dtype_info[b->type].name, text_str(&shape));
-  fault_fix(c, f, "clamp the extent of dimension %d to %lld minus the offset", dim, (long long)b->shape[dim]);
+  long long size = (long long)b->shape[dim];
+  if (ext && ext[dim] != 1)
+    fault_fix(c, f, "clamp the extent of dimension %d to %lld minus the offset", dim, size);
+  else
+    fault_fix(c, f, "keep the index of dimension %d from 0 to %lld, or make %%%s larger", dim, size - 1, b->ir->name);
 }
 
 /* ---- views ---------------------------------------------------------------------------------------------- */

@@ -497,3 +497,12 @@ def test_every_refused_name_says_what_to_write_instead():
 def test_one_message_for_a_statement_and_what_takes_its_value(tmp_path):
     e = error_of(in_kernel(lambda X, Y, x, y, n: T.copy(T.gemm(x, y), Y)))
     assert len(e.errors) == 1 and "argument 'C'" in str(e)
+
+
+def test_a_number_beyond_a_signed_dtype_stands_for_its_bits_with_a_warning():
+    def body(X, Y, x, y, n):
+        b = T.alloc_shared((64,), "int8")
+        b[0] = 200
+
+    with pytest.warns(tilelang.errors.TileLangWarning, match="TL1026: 200 is beyond int8.* its bits are those of -56"):
+        in_kernel(body)()

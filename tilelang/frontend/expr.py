@@ -306,7 +306,7 @@ def wrap(v, like=None, what="a scalar"):
     n = _number(v)
     if n is None:
         fail(1004, f"{what} was expected, not {describe(v)}", fix=instead_of(v))
-    return const(n, _literal_dtype(n, like))
+    return const(n, _literal_dtype(n, like), what == "a scalar")
 
 
 def _literal_dtype(n, like):
@@ -323,7 +323,8 @@ _LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.
             "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}  # fmt: skip
 
 
-def const(n, dtype):
+def const(n, dtype, pattern=True):
+    """A number of a dtype; `pattern`: one beyond a signed dtype, such as 0xFF of int8, stands for its bits."""
     dtype = DType(dtype)
     if dtype.is_float:
         try:
@@ -338,13 +339,22 @@ def const(n, dtype):
         fail(1004, f"{n} does not exist in {dtype}", fix="a number of that dtype, or a float dtype")
     else:
         n = int(n)  # numbers of an enum too
-        if not -(1 << dtype.bits - 1) <= n < 1 << dtype.bits:
+        low, high = _range(dtype)
+        if not -(1 << dtype.bits - 1) <= n < (1 << dtype.bits if pattern else high):
+            wide = next((f"int{b}" for b in (16, 32, 64) if b > dtype.bits and -(1 << b - 1) <= n < 1 << b - 1), None)
             fail(
                 1004,
-                f"{n} does not fit {dtype}",
-                fix="sizes, indices and loops end below 2^31; other values take T.cast(x, 'int64')",
+                f"{n} does not fit {dtype}, which holds {low} to {high - 1}",
+                fix="a number in that range" + (f", or {wide}: T.cast(x, '{wide}') in an expression" if wide else ""),
             )
+        elif n >= high:
+            warn(f"{n} is beyond {dtype}, which ends at {high - 1}: its bits are those of {n - 2 * high}", 1026)
     return Expr("const", (n,), dtype, True)
+
+
+def _range(dtype):
+    """(least, greatest + 1) of an integer dtype."""
+    return (0, 1 << dtype.bits) if dtype[0] == "u" else (-1 << dtype.bits - 1, 1 << dtype.bits - 1)
 
 
 def whole(n, dtype, what):
