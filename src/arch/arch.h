@@ -20,9 +20,12 @@ typedef struct {
   double hbm_piece;               /* bytes that each piece of a 512-byte line costs HBM besides its own */
   /* L2 is made of parts, each for part_bytes of a tensor; pieces of lines a cycle that one gives to all cores */
   double part_pieces, part_bytes;
+  double l2_uneven;               /* L2 keeps a line while 1 - l2_uneven to 1 + l2_uneven of its size is brought in */
+  double pair_asks;               /* requests of the two vector cores of a pair that read the same: 1 or 2 */
   /* from the end of a DMA's transfer until its bytes count as there; hbm_latency: more, if some came from HBM */
   double hbm_latency, l2_latency;
-  double fetch_unaligned;         /* bytes that a piece of a line costs when it is not whole sectors of 128 bytes */
+  /* bytes that L2 moves at least for a piece of a line; that it fetches for one that is not whole sectors of 128 */
+  double granule;
   /* DMA of one core: dma_head an instruction, then each row of n bytes takes max(row, n / bus) cycles; bytes that are
    * not in L2 come at max(miss_row, n / miss_bus) */
   double dma_head, ub_bus, ub_row, ub_miss_bus, l1_bus, l1_row, l1_miss_bus, miss_row, out_bus, out_row;
@@ -37,6 +40,7 @@ typedef struct {
   double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S: an instruction, an operation, an element of UB, of GM */
   double flag, cross_flag, sync_all;
   double bank_read, bank_write;   /* UB: cycles more a repeat */
+  double v_start;                 /* cycles that each vector instruction takes besides its COST */
 } ArchTime;
 
 typedef struct { const char *key; double per16, per32, head; } ArchCost;

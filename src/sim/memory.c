@@ -1,14 +1,17 @@
 /* memory.c - HBM and L2 as the cores see them: which bytes are in L2, and how transfers share the bandwidth.
  *
  * L2 remembers 512-byte lines by address. A line is there if fewer lines than L2 holds were brought in since it was
- * last touched; that needs no list, only a stamp a line. 128-byte sectors of a line are fetched one by one. Written
- * sectors go to HBM when their line has aged out; the transfer that pushed them out pays.
+ * last touched (more or fewer by place); that needs no list, only a stamp a line. 128-byte sectors are fetched one by
+ * one. Written sectors go to HBM while it has nothing else to do, oldest first; what has not gone when its line
+ * has aged out, the transfer that pushed it out pays.
  *
- * A transfer moves its missing bytes through HBM first, then the rest through L2. All transfers on one of the two ways
- * share its bandwidth fairly (share.c). Cores that read the same place at the same time ask HBM for it together, and
- * none is done before the first of them has brought it. L2 is made of parts by address; transfers whose rows are pieces
- * of lines and come from one part share the pieces that it gives a cycle, so many cores on one small tensor are slowed
- * down wherever they stand in it. Numbers are integers: bytes << 20 a tick. */
+ * A transfer moves all its bytes through L2, and what was missing through HBM at the same time; so a hit never takes
+ * longer than a miss. A core has so much under way that alone it moves as much as its path takes; when all together ask
+ * for more than HBM gives, then than L2 gives, each gets the same share of what it would get alone (share.c). Cores
+ * that read the same place at the same time ask HBM for it together, and none is done before the first of them has
+ * brought it. L2 is made of parts by address; transfers whose rows are pieces of lines and come from one part share
+ * the pieces that it gives a cycle, so many cores on one small tensor are slowed down wherever they stand in it.
+ * Numbers are integers: bytes << 20 a tick. */
 #include "timing.h"
 
 #include <string.h>
@@ -16,6 +19,7 @@
 /* One line: stamp in the upper 27 bits (0: never), a bit for `written`, a bit for each of the four sectors. */
 enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
 enum { WORTH_KEEPING = 8, LEAST_TILE_BITS = 4, MOST_TILE_BITS = 12 }; /* lines of a tile; tiles are kept by hash */
+#define LONGEST ((Tick)1 << 34) /* that HBM's spare time is counted for at once */
 
 static int64_t rate_of(const Clock *k, double gbps) {
   return (int64_t)(gbps * 1e3 / k->arch.mhz / TICKS * (double)(1 << RATE_BITS));
@@ -26,10 +30,10 @@ void memory_init(Clock *k) {
   const SimTimeOptions *o = k->opt;
   m->n_flows = k->m->n_cores * CORE_PIPES;
   m->flow = arena_array(k->arena, Flow, m->n_flows);
-  int64_t hbm = rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1));
-  share_init(k->arena, &m->channel[VIA_HBM], m->n_flows, hbm);
-  int64_t l2 = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
-  share_init(k->arena, &m->channel[VIA_L2], m->n_flows, l2);
+  m->hbm_rate = rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1));
+  m->l2_rate = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
+  m->spare = m->hbm_rate;
+  for (int via = 0; via < VIA_COUNT; via++) share_init(k->arena, &m->channel[via], m->n_flows);
   m->followers = arena_array(k->arena, int32_t, m->n_flows);
   int32_t buckets = 64;
   while (buckets < m->n_flows) buckets *= 2;
@@ -40,15 +44,18 @@ void memory_init(Clock *k) {
   m->same_mask = buckets - 1;
   m->hbm_latency = o->no_latency ? 0 : ticks_of(k->t.hbm_latency);
   m->l2_latency = o->no_latency ? 0 : ticks_of(k->t.l2_latency);
-  m->unaligned = o->long_rows ? 0 : (int64_t)k->t.fetch_unaligned;
+  m->granule = o->long_rows ? 0 : (int64_t)k->t.granule;
   m->part_pieces = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
+  m->pair_asks = (int)k->t.pair_asks;
   m->long_rows = o->long_rows;
   m->all_hit = o->l2 == L2_ALL_HIT;
   m->miss_factor = o->miss_factor > 0 ? o->miss_factor : 1;
   m->free = o->compute_only;
   m->capacity = (uint32_t)(k->arch.l2_bytes / LINE / LINES_A_STAMP);
+  for (int i = 0; i < PLACES; i++)
+    m->keeps[i] = (uint32_t)((double)m->capacity * (1 + k->t.l2_uneven * ((2.0 * i + 1) / PLACES - 1)));
   m->filled = LINES_A_STAMP;
   m->dirty_cap = 1 << 12;
   m->dirty = arena_array(k->arena, Dirty, m->dirty_cap);
@@ -59,20 +66,28 @@ void memory_init(Clock *k) {
     m->line[b] = arena_array(k->arena, uint32_t, k->sim->buf[b].bytes / LINE + 2);
     lines += k->sim->buf[b].bytes / LINE + 2;
   }
-  m->room = lines / LINES_A_STAMP < m->capacity;
+  m->room = lines / LINES_A_STAMP < m->keeps[0];
   m->tile_bits = LEAST_TILE_BITS;
   while (m->tile_bits < MOST_TILE_BITS && lines >> m->tile_bits > 32) m->tile_bits++;
   m->tile = arena_array(k->arena, Tile, 1 << m->tile_bits);
 }
 
+void memory_restart(Memory *m) {
+  m->since = 0;
+  for (int via = 0; via < VIA_COUNT; via++) share_restart(&m->channel[via]);
+}
+
 /* ---- L2 ------------------------------------------------------------------------------------------------- */
 
-static uint32_t stamp_now(const Memory *m) {
-  return (uint32_t)(m->filled / LINES_A_STAMP) << STAMP_SHIFT >> STAMP_SHIFT;
+static inline uint32_t stamp_of(int64_t filled) {
+  return (uint32_t)(filled / LINES_A_STAMP) << STAMP_SHIFT >> STAMP_SHIFT;
 }
+
+static uint32_t stamp_now(const Memory *m) { return stamp_of(m->filled); }
 
 static void note_dirty(Clock *k, int64_t bytes) {
   Memory *m = &k->mem;
+  m->unclean += bytes;
   uint32_t now = stamp_now(m);
   if (m->dirty_tail != m->dirty_head) {
     Dirty *last = &m->dirty[(m->dirty_tail - 1) % m->dirty_cap];
@@ -92,7 +107,7 @@ static void note_dirty(Clock *k, int64_t bytes) {
   m->dirty[m->dirty_tail++ % m->dirty_cap] = (Dirty){now, bytes};
 }
 
-/* Bytes that must go to HBM because what was brought in since pushed them out. */
+/* Bytes that must go to HBM now because what was brought in since pushed them out. */
 static int64_t write_back(Memory *m) {
   int64_t bytes = 0;
   uint32_t now = stamp_now(m);
@@ -103,35 +118,44 @@ static int64_t write_back(Memory *m) {
     m->dirty_head++;
   }
   m->write_back += bytes;
-  return bytes;
+  int64_t gone = min_i64(bytes, m->clean >> RATE_BITS);
+  m->clean -= gone << RATE_BITS;
+  m->unclean -= bytes - gone;
+  return bytes - gone;
 }
 
-typedef struct { int64_t touched, missing, dirtied, lines, pieces; } Touched; /* bytes; lines asked for, and missed */
+/* Bytes: asked for in whole sectors, that L2 moves, not there, written for the first time; lines asked for, missed. */
+typedef struct { int64_t touched, moved, missing, dirtied, lines, pieces; } Touched;
 
-/* A part of a line: its sectors, the bytes they count as, and whether it is not whole sectors. Such a part is fetched
- * whole, unless the whole line is there. */
-typedef struct { uint32_t sectors; bool odd; int64_t bytes; } Part;
+/* A part of a line: its sectors, the bytes they count as and L2 moves, and whether it is not whole sectors. Such a part
+ * is fetched whole, unless the whole line is there. */
+typedef struct { uint32_t sectors; bool odd; int64_t bytes, moved; } Part;
 
 static const uint8_t n_sectors[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}; /* bits of the index */
 
 static Part part_of(const Memory *m, uint32_t from, uint32_t to) {
   uint32_t sectors = SECTORS >> (3 - (to - 1) / SECTOR) & SECTORS << from / SECTOR;
-  Part p = {sectors, (from | to) % SECTOR && m->unaligned > SECTOR, n_sectors[sectors] * SECTOR};
-  if (p.odd) p.bytes = max_i64(p.bytes, m->unaligned);
-  return p;
+  int64_t bytes = n_sectors[sectors] * SECTOR, moved = max_i64(bytes, m->granule);
+  bool odd = (from | to) % SECTOR && m->granule > SECTOR;
+  return (Part){sectors, odd, odd ? moved : bytes, moved};
+}
+
+/* How much may be brought in before a line of this number is out: places of L2 are not equally full. */
+static inline uint32_t keeps(const Memory *m, int64_t line) {
+  return m->keeps[(uint32_t)(line / LINES_A_STAMP) * UINT32_C(2654435769) >> (32 - PLACE_BITS)];
 }
 
 /* What of a part is not there; now it is. */
-static inline void touch_line(Memory *m, uint32_t *line, Part p, bool write, Touched *out) {
-  uint32_t now = stamp_now(m), w = *line;
-  if (!(w >> STAMP_SHIFT) || ((now - (w >> STAMP_SHIFT)) << STAMP_SHIFT >> STAMP_SHIFT) >= m->capacity) {
+static inline void touch_line(int64_t *filled, uint32_t room, uint32_t *line, Part p, bool write, Touched *out) {
+  uint32_t now = stamp_of(*filled), w = *line;
+  if (!(w >> STAMP_SHIFT) || ((now - (w >> STAMP_SHIFT)) << STAMP_SHIFT >> STAMP_SHIFT) >= room) {
     w = 0;
-    m->filled++;
-    now = stamp_now(m);
+    now = stamp_of(++*filled);
   }
   int64_t miss = n_sectors[p.sectors & ~w] * SECTOR;
   if (p.odd && (w & SECTORS) != SECTORS) miss = p.bytes;
   out->touched += p.bytes;
+  out->moved += p.moved;
   out->missing += miss;
   out->pieces += miss > 0;
   if (write && !(w & WRITTEN)) out->dirtied += p.bytes;
@@ -139,26 +163,27 @@ static inline void touch_line(Memory *m, uint32_t *line, Part p, bool write, Tou
 }
 
 /* The rows of a transfer, line by line. */
-static Touched touch_rows(Memory *memory, const Transfer *t) {
-  Memory m = {.filled = memory->filled, .capacity = memory->capacity}; /* nothing else can change these */
+static Touched touch_rows(Memory *m, const Transfer *t) {
+  int64_t filled = m->filled; /* nothing else can change it */
   Touched x = {0};
-  const Part whole = part_of(memory, 0, LINE);
+  const Part whole = part_of(m, 0, LINE);
   Part first = whole, last = whole;
   int64_t n = 0;
   for (int64_t r = 0, at = t->at; r < t->rows; r++, at += t->pitch) {
     if (!r || t->pitch % LINE) { /* else cut like the row before */
       uint32_t from = (uint32_t)(at % LINE), end = (uint32_t)((at + t->run - 1) % LINE) + 1;
       n = (at + t->run - 1) / LINE - at / LINE;
-      first = part_of(memory, from, n ? LINE : end);
-      if (n) last = part_of(memory, 0, end);
+      first = part_of(m, from, n ? LINE : end);
+      if (n) last = part_of(m, 0, end);
     }
-    uint32_t *line = memory->line[t->buf] + at / LINE;
-    touch_line(&m, line, first, t->write, &x);
-    for (int64_t i = 1; i < n; i++) touch_line(&m, line + i, whole, t->write, &x);
-    if (n) touch_line(&m, line + n, last, t->write, &x);
+    int64_t l = at / LINE;
+    uint32_t *line = m->line[t->buf] + l;
+    touch_line(&filled, keeps(m, l), line, first, t->write, &x);
+    for (int64_t i = 1; i < n; i++) touch_line(&filled, keeps(m, l + i), line + i, whole, t->write, &x);
+    if (n) touch_line(&filled, keeps(m, l + n), line + n, last, t->write, &x);
     x.lines += n + 1;
   }
-  memory->filled = m.filled;
+  m->filled = filled;
   return x;
 }
 
@@ -170,11 +195,12 @@ static Touched touch_again(Memory *m, const Transfer *t) {
   uint32_t now = stamp_now(m);
   bool same = seen->buf == t->buf && seen->at == t->at && seen->run == t->run && seen->rows == t->rows &&
               seen->pitch == t->pitch && seen->write == t->write;
-  if (same && (m->room || seen->stamp == now)) return (Touched){.touched = seen->touched, .lines = seen->lines};
+  if (same && (m->room || seen->stamp == now)) 
+    return (Touched){.touched = seen->touched, .moved = seen->moved, .lines = seen->lines};
   Touched x = touch_rows(m, t);
-  bool whole = (t->at | t->run | t->pitch) % SECTOR == 0 || m->unaligned <= SECTOR;
+  bool whole = (t->at | t->run | t->pitch) % SECTOR == 0 || m->granule <= SECTOR;
   if ((whole || !x.missing) && (m->room || stamp_now(m) == now))
-    *seen = (Tile){t->buf, t->write, now, t->at, t->run, t->rows, t->pitch, x.touched, x.lines};
+    *seen = (Tile){t->buf, t->write, now, t->at, t->run, t->rows, t->pitch, x.touched, x.moved, x.lines};
   return x;
 }
 
@@ -218,28 +244,54 @@ static int32_t same_next(const Memory *m, Same what, int64_t key, int32_t number
 
 static void join(Memory *m, int32_t number, Tick now) {
   share_join(&m->channel[m->flow[number].via], &m->flow[number], number, now);
+  m->stale = true;
 }
 
-/* New shares on the ways that something has changed on. */
+/* Written bytes that HBM had time for until now. */
+static void clean(Memory *m, Tick now) {
+  int64_t bytes = min_i64(m->spare * min_i64(now - m->since, LONGEST), m->unclean << RATE_BITS) >> RATE_BITS;
+  m->unclean -= bytes;
+  m->clean += bytes << RATE_BITS;
+  m->since = now;
+}
+
+/* If something has changed: new shares. */
 static void settle(Memory *m, Tick now) {
-  for (int via = 0; via < VIA_COUNT; via++) share_settle(&m->channel[via], m->flow, now);
+  if (!m->stale) return;
+  m->stale = false;
+  Channel *there = &m->channel[VIA_L2], *not = &m->channel[VIA_HBM];
+  double hbm = not->asked > m->hbm_rate ? (double)m->hbm_rate / (double)not->asked : 1;
+  double asked = (double)there->caps + (double)not->caps * hbm;
+  double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
+  m->spare = m->hbm_rate - min_i64(not->asked, m->hbm_rate);
+  share_rate(there, m->flow, l2, now);
+  share_rate(not, m->flow, hbm * l2, now);
 }
 
 /* The most that a flow can get now. */
 static void set_cap(Memory *m, Flow *f, Tick now) {
   int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
-  if (f->same[SAME_PART].key >= 0) most = min_i64(most, max_i64(m->part_pieces / f->crowd * f->bytes / f->lines, 1));
+  if (f->same[SAME_PART].key >= 0) most = min_i64(most, max_i64(m->part_pieces * f->piece / f->crowd, 1));
+  m->stale |= most != f->cap;
   share_cap(&m->channel[f->via], f, most, now);
+}
+
+/* The other vector core of the pair asks for the same, and for both. */
+static bool asked_for(const Memory *m, int32_t number) {
+  const Flow *f = &m->flow[number];
+  if (f->pair < 0 || f->pair > number || m->pair_asks != 1) return false;
+  const Flow *o = &m->flow[f->pair];
+  return o->moves && o->same[SAME_PART].key >= 0 && o->same[SAME_PLACE].key == f->same[SAME_PLACE].key;
 }
 
 /* All flows that read pieces of lines from the same part of L2 share what it gives. */
 static void crowd(Memory *m, int64_t part, Tick now) {
   int32_t n = 0;
   if (part < 0) return;
-  FOR_SAME(m, i, SAME_PART, part) n += m->flow[i].seat != SEAT_NONE;
+  FOR_SAME(m, i, SAME_PART, part) n += m->flow[i].moves && !asked_for(m, i);
   FOR_SAME(m, i, SAME_PART, part) {
     Flow *o = &m->flow[i];
-    if (o->seat == SEAT_NONE) continue;
+    if (!o->moves) continue;
     o->crowd = n;
     set_cap(m, o, now);
   }
@@ -254,14 +306,14 @@ static void meet(Memory *m, int32_t number, Tick now) {
   if (place < 0) return;
   FOR_SAME(m, i, SAME_PLACE, place) {
     const Flow *o = &m->flow[i];
-    if (o->seat == SEAT_NONE) continue;
+    if (!o->moves) continue;
     n++;
     if (i != number && o->via == VIA_HBM) f->behind = i;
   }
   if (f->behind >= 0) m->flow[f->behind].followers++;
   if (n < 2) return;
   FOR_SAME(m, i, SAME_PLACE, place) {
-    if (m->flow[i].seat == SEAT_NONE) continue;
+    if (!m->flow[i].moves) continue;
     m->flow[i].together = n;
     set_cap(m, &m->flow[i], now);
   }
@@ -289,9 +341,20 @@ static void release(Memory *m, int32_t number, Tick now) {
   }
 }
 
+/* The same pipe of the other vector core of a pair, or -1. */
+static int32_t pair_of(const Clock *k, int32_t number) {
+  int32_t core = number / CORE_PIPES;
+  const Core *c = &k->m->core[core];
+  if (c->prog->side != 'v') return -1;
+  int32_t other = k->sim->cores_per_block == 1 ? core ^ 1 : c->vid == 1 ? core - 1 : core + 1;
+  bool is = other < k->m->n_cores && k->m->core[other].prog->side == 'v';
+  return is ? number + (other - core) * CORE_PIPES : -1;
+}
+
 void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   Memory *m = &k->mem;
   Flow *f = &m->flow[number];
+  clean(m, now);
   Touched x = t->rows + t->run / LINE < WORTH_KEEPING ? touch_rows(m, t) : touch_again(m, t);
   if (m->long_rows) x.lines = ceil_div(x.touched, LINE), x.pieces = ceil_div(x.missing, LINE);
   if (x.dirtied) note_dirty(k, x.dirtied);
@@ -305,20 +368,17 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
     m->miss_bytes += miss;
     m->hit_bytes += x.touched - miss;
   }
-  *f = (Flow){.write = t->write, .lines = x.lines, .together = 1, .crowd = 1, .behind = -1};
-  /* L2 gives a line at a time: a piece of one counts as a whole one there. */
-  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0);
-  int64_t l2 = x.touched ? x.lines * LINE * (x.touched - miss) / x.touched : 0;
+  bool moves = x.moved && !m->free;
+  *f = (Flow){.write = t->write, .pair = pair_of(k, number), .together = 1, .crowd = 1, .behind = -1};
+  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), all = x.moved << RATE_BITS;
   Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
-  f->bytes = max_i64(hbm ? x.touched : x.lines * LINE, hbm);
-  int64_t all = f->bytes << RATE_BITS;
-  f->path_cap = t->path > 0 && !m->free ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
-  f->cap = f->alone_cap = path > 0 && !m->free ? max_i64(all / path, 1) : INT64_C(1) << 50;
-  f->via = hbm > 0 ? VIA_HBM : VIA_L2;
-  f->work = (hbm > 0 ? hbm : l2) << RATE_BITS;
-  f->next_work = hbm > 0 ? l2 : 0;
+  f->via = hbm > 0 && moves ? VIA_HBM : VIA_L2;
+  f->work = moves ? all : 0;
+  f->hbm = f->via == VIA_HBM ? (double)hbm / (double)x.moved : 0;
+  f->piece = moves ? x.moved / x.lines : LINE;
+  f->path_cap = t->path > 0 && moves ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
+  f->cap = f->alone_cap = path > 0 && moves ? max_i64(all / path, 1) : INT64_C(1) << 50;
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
-  if (m->free) f->work = f->next_work = 0;
   int64_t place = (int64_t)t->buf << 40 | t->at, part = (int64_t)t->buf << 40 | t->at / m->part_bytes;
   same_add(m, number, SAME_PLACE, t->write || m->free ? -1 : place);
   bool whole = t->run >= LINE || m->long_rows;
@@ -337,21 +397,15 @@ Tick memory_next(const Memory *m, int *channel) {
 bool memory_step(Clock *k, int channel, int32_t *out) {
   Memory *m = &k->mem;
   Tick now = m->channel[channel].next;
+  clean(m, now);
   int32_t number = *out = share_leave(&m->channel[channel], m->flow);
   Flow *f = &m->flow[number];
-  if (channel == VIA_HBM && f->followers) release(m, number, now);
-  bool more = f->next_work > 0;
-  if (more) {
-    f->via = VIA_L2;
-    f->work = f->next_work << RATE_BITS;
-    f->next_work = 0;
-    join(m, number, now);
-  } else {
-    f->waits = f->behind >= 0;
-    if (!f->waits) same_remove(m, number, SAME_PLACE);
-    crowd(m, f->same[SAME_PART].key, now);
-    if (!f->waits) same_remove(m, number, SAME_PART);
-  }
+  m->stale = true;
+  if (f->followers) release(m, number, now);
+  f->waits = f->behind >= 0;
+  if (!f->waits) same_remove(m, number, SAME_PLACE);
+  crowd(m, f->same[SAME_PART].key, now);
+  if (!f->waits) same_remove(m, number, SAME_PART);
   settle(m, now);
-  return !more && !f->waits;
+  return !f->waits;
 }

@@ -121,7 +121,7 @@ static double vector_cycles(const Clock *k, const Core *c, const Entry *e, const
   }
   if (!strcmp(cost->key, "v_wreduce")) rows = e->rows;
   repeats = max_i64(rows, ceil_div(most, k->arch.repeat_bytes));
-  return arch_vector_cycles(cost, repeats, size, bank_conflicts(k, c, e, repeats));
+  return k->t.v_start + arch_vector_cycles(cost, repeats, size, bank_conflicts(k, c, e, repeats));
 }
 
 /* ---- transfers through GM ------------------------------------------------------------------------------- */

@@ -459,9 +459,9 @@ static void next_block(Clock *k, int32_t number) {
     int32_t last = -1;
     if (all_done(&k->core[g->first + n], &last) == k->now) by = last;
   }
-  k->end = max_i64(k->end, k->now);
-  if (k->next_block >= k->sim->blocks) return;
   k->dispatcher = max_i64(k->dispatcher, k->now) + k->dispatch;
+  k->end = max_i64(k->end, k->dispatcher);
+  if (k->next_block >= k->sim->blocks) return;
   start_block(k, g, k->dispatcher + k->block_gap, by);
   push_event(k, k->dispatcher + k->block_gap, GROUP_START, number);
 }
@@ -628,6 +628,7 @@ static void clear(Clock *k) {
   k->next_block = k->end = k->issued = m->gm_read = m->gm_write = 0;
   k->mem.hit_bytes = k->mem.miss_bytes = k->mem.dirtied = k->mem.write_back = 0;
   k->mem.misses = 0;
+  memory_restart(&k->mem);
 }
 
 static bool launch(Clock *k) {

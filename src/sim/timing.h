@@ -5,7 +5,7 @@
  *   │ └ TimeCore     a core with times: in-order queues, flags that carry the time of their set
  *   ├ Price          what an instruction costs, as numbers                                                    price.c
  *   └ Memory         HBM and L2: hits by address, who reads the same place                                  memory.c
- *     └ Channel      one of the two: its bandwidth, shared by the transfers under way                       share.c
+ *     └ Channel      transfers under way: those that L2 has all of, and the others                          share.c
  *
  * A Tick is 1/256 of a core cycle. Within a group nothing needs an event queue: the time of everything follows from the
  * program by taking maxima, so the group runs ahead until it waits for a transfer through GM. Only those transfers
@@ -17,7 +17,7 @@
 
 typedef int64_t Tick;
 enum { TICKS = 256, RATE_BITS = 20, NEVER_BITS = 62, FLAG_RING = 16, SECTOR = 128, LINE = 512,
-       ALL_PIPES = (1 << CORE_PIPES) - 1 };
+       ALL_PIPES = (1 << CORE_PIPES) - 1, PLACE_BITS = 5, PLACES = 1 << PLACE_BITS };
 #define NEVER ((Tick)1 << NEVER_BITS)
 
 /* A transfer between GM and a core, or the rest of one. */
@@ -33,49 +33,47 @@ typedef struct { Tick ticks; int64_t ops; Transfer gm; bool is_gm; } Price;
 /* ---- share.c -------------------------------------------------------------------------------------------- */
 
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
-typedef enum { SEAT_NONE, SEAT_JOINING, SEAT_CAPPED, SEAT_EQUAL } Seat; /* where a flow is on its channel */
-typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same;                /* what flows may have in common */
+typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same; /* what flows may have in common */
 
 typedef struct {
   bool write;
-  Via via;
-  Seat seat;
+  bool moves;          /* is on its channel */
+  bool waits;          /* has moved all; only the one before is not there yet */
+  Via via;             /* VIA_HBM: some of it is not in L2 */
   uint32_t order;      /* in which the flows of a channel joined it */
-  int64_t work;        /* bytes left on this way at `since`, << RATE_BITS; SEAT_EQUAL: see Turn */
+  int64_t work;        /* bytes that L2 moves, << RATE_BITS */
+  double hbm;          /* bytes through HBM for each of them */
   int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
   int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
-  int64_t next_work;   /* bytes to come on VIA_L2 afterwards */
-  Tick since, latency;
+  int64_t at;          /* what `served` is when it ends */
+  Tick latency;
   struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
-  int64_t lines, bytes; /* that it asks for; as `work` counts */
-  int32_t together, crowd; /* flows at the same place, of the same part; this one included */
+  int64_t piece;       /* bytes that L2 moves for each line */
+  int32_t pair;        /* the flow of the other vector core beside it, or -1 */
+  int32_t together, crowd; /* flows at the same place; requests to the same part; its own included */
   int32_t behind;      /* the flow that brings from HBM what this one reads, or -1 */
   int32_t followers;   /* flows behind this one */
-  bool waits;          /* has moved all; only the one before is not there yet */
 } Flow;
 
-typedef struct { int64_t at; uint32_t order; int32_t flow; } Turn; /* at: see Channel */
-typedef struct { Turn *turn; int32_t head, n, room; } Turns;       /* by `at`, then by `order` */
+typedef struct { int64_t at; uint32_t order; int32_t flow; } Turn;
 
+/* Flows that get the same share of their caps. */
 typedef struct {
-  int64_t total;       /* bytes a tick, << RATE_BITS */
-  Turns capped;        /* flows that get all that their path takes; at: when they end */
-  Turns equal;         /* the others; at: what `served` is when they end */
-  int32_t *joining, n_joining; /* flows that are not yet in a list */
-  int64_t taken;       /* by `capped` together */
-  int64_t most, least; /* no cap of `capped` is more, none of the others less */
-  int64_t rate, served; /* of each in `equal`: bytes a tick; bytes so far */
-  Tick served_at;
-  Tick next;           /* when the first flow ends */
+  Turn *turn;          /* by `at`, then by `order` */
+  int32_t head, n, room;
+  int64_t caps, asked; /* together: caps; bytes of HBM for them */
+  int64_t rate, served; /* the share; ticks that each has moved, as if alone: both << RATE_BITS */
+  Tick served_at, next; /* next: when the first flow ends */
   uint32_t order;
-  bool stale, unsorted; /* shares are to be made anew; ends of `capped` too */
+  bool unsorted;
 } Channel;
 
-void share_init(Arena *a, Channel *c, int32_t n_flows, int64_t total);
-/* These two count from the next share_settle on, at the same time. */
-void share_join(Channel *c, Flow *f, int32_t number, Tick now); /* f->work and f->cap are set */
+void share_init(Arena *a, Channel *c, int32_t n_flows);
+void share_restart(Channel *c); /* at time 0, with nothing under way */
+/* These two count from the next share_rate on, at the same time. */
+void share_join(Channel *c, Flow *f, int32_t number, Tick now); /* f->work, f->hbm and f->cap are set */
 void share_cap(Channel *c, Flow *f, int64_t cap, Tick now);     /* f is on the channel */
-void share_settle(Channel *c, Flow *flow, Tick now);            /* new shares, if anything has changed */
+void share_rate(Channel *c, const Flow *flow, double share, Tick now); /* each gets that share of its cap */
 int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: the flow that ends there leaves */
 
 /* ---- memory.c ------------------------------------------------------------------------------------------- */
@@ -83,37 +81,44 @@ int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: t
 typedef struct { uint32_t stamp; int64_t bytes; } Dirty;
 
 /* A transfer that L2 has seen; stamp: of the lines that were brought in then. */
-typedef struct { int32_t buf; bool write; uint32_t stamp; int64_t at, run, rows, pitch, touched, lines; } Tile;
+typedef struct { int32_t buf; bool write; uint32_t stamp; int64_t at, run, rows, pitch, touched, moved, lines; } Tile;
 
 typedef struct {
   Flow *flow;
   int32_t n_flows;
   Channel channel[VIA_COUNT];
+  int64_t hbm_rate, l2_rate, spare; /* bytes a tick, << RATE_BITS; what nobody takes of hbm_rate */
+  Tick since;          /* shares are of that time */
+  bool stale;          /* shares are to be made anew */
   int32_t *same[SAME_COUNT], same_mask; /* flows under way by hash of their key: the last one that began */
   int32_t *followers;  /* scratch */
   uint32_t **line;     /* by buffer: state of each 512-byte line */
   uint32_t capacity;   /* in units of LINES_A_STAMP lines */
+  uint32_t keeps[PLACES]; /* the same for lines that are there by address: how long each place keeps them */
   bool room;           /* for all lines of all tensors: none is ever pushed out */
   Tile *tile;          /* by hash */
   int tile_bits;
   int64_t filled;      /* lines brought in so far */
   Dirty *dirty;        /* ring of written ranges, oldest first */
   uint32_t dirty_head, dirty_tail, dirty_cap;
+  int64_t unclean, clean; /* written bytes that are only in L2; that HBM has, too, << RATE_BITS */
   int64_t hit_bytes, miss_bytes, dirtied, write_back; /* dirtied: HBM takes them at some time */
   Tick hbm_latency, l2_latency;
-  int64_t unaligned;   /* bytes that a piece of a line costs when it is not whole sectors */
+  int64_t granule;     /* bytes that L2 moves at least for a piece of a line */
   int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
+  int pair_asks;       /* requests of two vector cores of a pair for the same place: 1 or 2 */
   bool all_hit, free, long_rows; /* what-if: every read hits; transfers take no time; rows are long and aligned */
   double miss_factor, misses; /* share of the transfers that miss and do; how much of the next one is due */
 } Memory;
 
 struct Clock;
 void memory_init(struct Clock *k);
+void memory_restart(Memory *m); /* at time 0, with L2 as it is */
 /* Flow f begins at `now`. */
 void memory_begin(struct Clock *k, int32_t f, const Transfer *t, Tick now);
 Tick memory_next(const Memory *m, int *channel); /* NEVER: nothing is under way */
-/* The flow that ends next on that channel has moved everything of this way. True: it is done; false: L2 comes next. */
+/* The flow that ends next on that channel has moved everything. False: it waits for another that brings the same. */
 bool memory_step(struct Clock *k, int channel, int32_t *flow);
 
 /* ---- price.c -------------------------------------------------------------------------------------------- */

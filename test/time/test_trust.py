@@ -17,7 +17,7 @@ ROUND = {
     "ub_row": 2, "ub_miss_bus": 32, "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32,
     "out_row": 2, "flag": 8, "issue": 0, "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20,
     "l0a_bus": 256, "l0b_bus": 128, "fix_head": 10, "fix_bus": 64, "cross_flag": 300, "sync_all": 1000,
-    "l1_write_slow": 0, "l1_read_slow": 0,
+    "l1_write_slow": 0, "l1_read_slow": 0, "pair_asks": 2, "l2_uneven": 0, "granule": 512, "v_start": 0,
 }
 MHZ = 1800
 MISS = ROUND["l2_latency"] + ROUND["hbm_latency"]
@@ -201,7 +201,7 @@ def test_more_bandwidth_is_never_slower(option):
 def test_no_cost_is_negative(name):
     """A larger latency or overhead is never faster, a wider bus never slower."""
     p = program(PIPELINE)
-    wider = name.endswith(("_bus", "_gbps", "_lines"))
+    wider = name.endswith(("_bus", "_gbps", "_pieces"))
     low, high = (cycles(p, SHAPES, constants={name: f * ROUND[name] + (f > 1)}) for f in (1.0, 3.0))
     if name == "launch_ns":
         return  # not part of the kernel's own time
@@ -215,6 +215,42 @@ def test_no_cost_is_negative(name):
 def test_what_if_is_never_slower(option):
     p = program(PIPELINE)
     assert cycles(p, SHAPES, **{option: True}) <= cycles(p, SHAPES)
+
+
+ROWS = """tl 1
+file "k.py"
+kernel @k(%A: gm f16[4096, 2048], %C: gm f16[4096, 512] out) grid(%b: 16) lowered("CHIP", vector) {
+  alloc %u: ub f16[256, COLS] at 0 @1:1
+  vector {
+    for %r in 0..2 {
+      for %j in 0..PIECES {
+        gm_to_ub %A[%b * 256 +: 256, %j * 2 * COLS +: COLS] -> %u @2:1
+        set_flag mte2 -> mte3 #0 @3:1
+        wait_flag mte2 -> mte3 #0 @4:1
+        ub_to_gm %u -> %C[%b * 256 +: 256, 0 +: COLS] @5:1
+        set_flag mte3 -> mte2 #0 @6:1
+        wait_flag mte3 -> mte2 #0 @7:1
+      } @2:1
+    } @2:1
+  } @1:1
+}
+"""
+
+
+@pytest.mark.parametrize("chip", ["910B2", "950PR_958x"])
+@pytest.mark.parametrize("cols", [16, 32, 64, 112, 128, 256])
+def test_more_hits_are_never_slower(chip, cols):
+    """As the chip's own constants have it, for rows that are pieces of lines, aligned or not, half of them reread."""
+    text = ROWS.replace("CHIP", chip).replace("COLS", str(cols)).replace("PIECES", str(min(1024 // cols, 16)))
+    p, shapes = program(text), [(4096, 2048), (4096, 512)]
+
+    def us(**options):
+        ok, result = p.time([(0, s) for s in shapes], **options)
+        assert ok, p.diags_text()
+        return result["us"]
+
+    as_it_is = us()
+    assert all(us(miss_factor=f) <= as_it_is for f in (0.75, 0.5, 0.1)) and us(l2_all_hit=True) <= as_it_is
 
 
 def test_extremes_bound_the_time():
@@ -323,6 +359,43 @@ def test_pieces_of_one_part_of_l2(mib, parts):
     slow = {"part_pieces": 0.5, "part_bytes": mib << 20}
     n = cycles(p, [(4096, 512)], constants=slow, l2_all_hit=True)
     assert n == pytest.approx(ROUND["dma_head"] + 24 * 128 / 0.5 / parts + ROUND["l2_latency"], rel=0.01)
+
+
+@pytest.mark.parametrize("asks", [1, 2])
+def test_two_vector_cores_ask_as_one(asks):
+    """48 cores read the same 128 pieces of lines: for pair_asks = 1, 24 requests share what the part gives."""
+    p = program(kernel("%A: gm f16[128, 512]", "%b: 48", "vector", ["%u: ub f16[1, 128, 64] at 0"],
+                       ["gm_to_ub %A[0 +: 128, 0 +: 64] -> %u[0, 0 +: 128, 0 +: 64]"]))  # fmt: skip
+    n = cycles(p, [(128, 512)], constants={"part_pieces": 0.5, "pair_asks": asks}, l2_all_hit=True)
+    assert n == pytest.approx(ROUND["dma_head"] + 24 * asks * 128 / 0.5 + ROUND["l2_latency"], rel=0.01)
+
+
+@pytest.mark.parametrize("granule", [128, 512])
+def test_granule_of_l2(granule):
+    """Pieces of 128 bytes cost L2 a granule each."""
+    p = program(kernel("%A: gm f16[6144, 512]", "%b: 48", "vector", ["%u: ub f16[1, 128, 64] at 0"],
+                       ["gm_to_ub %A[%b * 128 +: 128, 0 +: 64] -> %u[0, 0 +: 128, 0 +: 64]"]))  # fmt: skip
+    wide = {"ub_bus": 4096, "ub_row": 0, "granule": granule}
+    n = cycles(p, [(6144, 512)], constants=wide, l2_all_hit=True)
+    expected = 48 * 128 * granule / (ROUND["l2_gbps"] * 1000 / MHZ)
+    assert n == pytest.approx(ROUND["dma_head"] + expected + ROUND["l2_latency"], rel=0.001)
+
+
+def test_written_bytes_go_while_hbm_is_idle():
+    """What is written twice as much as L2 holds goes to HBM; a store waits for that unless HBM had time before."""
+    def cycles_a_store(times):
+        rows = 384 * 16
+        store = "ub_to_gm %u -> %A[%i +: 1, 0 +: 16384]"
+        text = kernel(f"%A: gm f32[{rows}, 16384] out", "%b: 1", "vector",
+                      ["%u: ub f32[1, 16384] at 0", "%v: ub f32[8192] at 131072"], [store])
+        idle = f"for %w in 0..{times} {{ exp %v -> %v @2:1 }} @2:1 barrier all @2:1" if times else "barrier all @2:1"
+        loop = f"for %i in 0..{rows} {{ {idle} {store} @2:1 }}"
+        _, j = timed(program(text.replace(store, loop)), [(rows, 16384)], constants={"hbm_gbps": 10}, l2_warm=True)
+        return busy(j, "mte3") / rows
+
+    own, to_hbm = 65536 / ROUND["out_bus"] + ROUND["dma_head"], 65536 / (10 * 1000 / MHZ)
+    assert 0.8 * to_hbm < cycles_a_store(0) < to_hbm + own
+    assert cycles_a_store(60) == pytest.approx(own, rel=0.01)
 
 
 CROSS = """tl 1

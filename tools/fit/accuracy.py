@@ -182,11 +182,15 @@ LIMITS = """\
 What the model does not have, and these points show:
 
 * slices and hash of L2 are not published: that a part of it serves 4 MiB of a tensor is what copies 7, 8 to UB and 6,
-  7 to L1 suggest (all cores read one tensor of 6 or 8 MiB), not what a vendor says;
+  7 to L1 suggest (all cores read one tensor of 6 or 8 MiB), not what a vendor says; that the two vector cores of a pair
+  ask once for what both read is what distinguishes copy 7 to UB from copy 6 to L1 on the 950, and not the A2;
+* that cores which start together stay in step is what adds 2 and 3 show; a start one after the other, as a runtime's
+  own tasks have it, would use HBM better and make add 2 15 % faster than it is;
 * an unaligned ND2NZ load on A2 costs more than whole lines;
-* 950: cube cores that all read the same tile (copy 6 to L1) are slowed down, unlike vector cores (copies 7, 8 to UB),
-  so no limit of a part of L2 is set there; part of L2 behaves as if it were smaller than 128 MiB;
-* order of matmul 8192³ on the 950: published cases 5 and 6 differ by 0.06 %, cases 2 and 3 by 0.9 %;
+* which lines the 950 throws out: some places of its L2 hold less than others, by as much as its hit rates say;
+* order of matmul 8192³ on the 950: cases 4 to 6 are bound by the cube here and equal but for their first loads. The
+  library's own scalar work (52 % of the time of case 4, 24 % and 30 % of cases 5 and 6) is not in the program; cases 2
+  and 3 differ by 0.9 %;
 * the cost of flags between cores and of `sync_all`, which no published point isolates.""".splitlines()
 
 
