@@ -307,8 +307,7 @@ bool rt_build(Arena *a, Diags *d, const Build *asked, Built *out) {
     Diag *g = diag_add(d, DIAG_RT_NO_TOOLKIT, nowhere, "%s: there is no CANN toolkit to build it with (%s)", b->name,
                        !kit.home ? "ASCEND_HOME_PATH is not set, no bisheng on PATH"
                                  : arena_printf(a, "no bisheng in %s", kit.home));
-    diag_fix(d, g, "source the toolkit's set_env.sh (`tlc doctor` says what is missing), or run on the simulated chip: "
-                   "device=\"sim\" or TILELANG_DEVICE=sim");
+    diag_fix(d, g, RT_NO_CARD_FIX);
     return false;
   }
   out->compiler = kit.compiler;

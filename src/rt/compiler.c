@@ -24,29 +24,17 @@
 
 static const struct { const char *target; int generation; const char *text; } flag_sets[] = {
 #define FLAGS(target, generation, text) {target, generation, text},
-#define FAMILY(name, cce, base)
-#define INCLUDE(dir)
 #include "flags.def"
 #undef FLAGS
-#undef FAMILY
-#undef INCLUDE
 };
 static const struct { const char *name, *cce, *base; } families[] = {
-#define FLAGS(target, generation, text)
 #define FAMILY(name, cce, base) {name, cce, base},
-#define INCLUDE(dir)
 #include "flags.def"
-#undef FLAGS
 #undef FAMILY
-#undef INCLUDE
 };
 static const char *const includes[] = {
-#define FLAGS(target, generation, text)
-#define FAMILY(name, cce, base)
 #define INCLUDE(dir) dir,
 #include "flags.def"
-#undef FLAGS
-#undef FAMILY
 #undef INCLUDE
 };
 
@@ -66,13 +54,6 @@ static const char *fill_in(Arena *a, const char *text, const char *family, const
     else text_putn(&t, s, 1);
   }
   return text_str(&t);
-}
-
-void rt_words(Arena *a, Words *w, const char *text) {
-  for (size_t n; *text; text += n + (text[n] != 0)) {
-    n = strcspn(text, " ");
-    if (n) vec_push(a, w, arena_strn(a, text, n));
-  }
 }
 
 const char *rt_flags(Arena *a, const char *target, int generation, const char *family, const char *npu_arch) {

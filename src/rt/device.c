@@ -110,8 +110,7 @@ static bool load(Arena *a, Diags *d, Device *v) {
   if (!v->library) {
     Diag *g = diag_add(d, DIAG_RT_NO_RUNTIME, nowhere, "the runtime library of the toolkit does not load: %s",
                        dlerror());
-    diag_fix(d, g, "source the toolkit's set_env.sh (`tlc doctor` says what is missing), or run on the simulated chip: "
-                   "device=\"sim\" or TILELANG_DEVICE=sim");
+    diag_fix(d, g, RT_NO_CARD_FIX);
     return false;
   }
   const char *missing = NULL;
@@ -212,10 +211,13 @@ void rt_kernel_close(DeviceKernel *k) {
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
+/* Whole units of what the runtime gives out. */
+static int64_t units(int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
 /* A block of at least so many bytes: the smallest spare one that is not much too large, or a new one. */
 static Block *take(Device *v, Diags *d, int device, int64_t bytes) {
   Block **best = NULL;
-  bytes = (bytes + 511) / 512 * 512 + (bytes ? 0 : 512);
+  bytes = units(bytes ? bytes : 1);
   pthread_mutex_lock(&v->lock);
   for (Block **b = &v->spare[device]; *b; b = &(*b)->next)
     if ((*b)->bytes >= bytes && (*b)->bytes <= 2 * bytes && (!best || (*b)->bytes < (*best)->bytes)) best = b;
@@ -370,13 +372,13 @@ bool rt_launch(DeviceKernel *k, Diags *d, const LaunchKernel *l) {
   } else {
     int64_t total = 0;
     for (int i = 0; i < k->n; i++)
-      if (k->kinds[i] == KIND_WORKSPACE && !slot[i]) total += (bytes[i] + 511) / 512 * 512;
+      if (k->kinds[i] == KIND_WORKSPACE && !slot[i]) total += units(bytes[i]);
     char *memory = total ? workspace(k, d, l->device, stream, total) : NULL;
     ok = !total || memory;
     for (int i = 0; i < k->n && ok; i++)
       if (k->kinds[i] == KIND_WORKSPACE && !slot[i]) {
         slot[i] = (uint64_t)(uintptr_t)memory;
-        memory += (bytes[i] + 511) / 512 * 512;
+        memory += units(bytes[i]);
       }
     k->queued |= (uint64_t)1 << l->device;
     ok = ok && go(k, d, l, slot, stream) && (!l->blocking || rt_wait(v, d, l->device, stream));

@@ -256,8 +256,7 @@ static const char *cmake_file(Arena *a, const Signature *s) {
       "# lib%s.so (the kernel) and %s_run (runs it on files), built with the CANN toolkit of ASCEND_HOME_PATH.\n"
       "cmake_minimum_required(VERSION 3.16)\nproject(%s C)\n\n"
       "set(ASCEND_HOME_PATH \"$ENV{ASCEND_HOME_PATH}\" CACHE PATH \"directory of the CANN toolkit\")\n"
-      "find_program(BISHENG bisheng HINTS ${ASCEND_HOME_PATH}/bin ${ASCEND_HOME_PATH}/compiler/ccec_compiler/bin "
-      "REQUIRED)\n\n"
+      "find_program(BISHENG bisheng HINTS %s REQUIRED)\n\n"
       "# newer compilers know the language asc\nfile(WRITE ${CMAKE_BINARY_DIR}/try.cpp \"\")\n"
       "execute_process(COMMAND ${BISHENG} -xasc --npu-arch=%s -fsyntax-only ${CMAKE_BINARY_DIR}/try.cpp\n"
       "                RESULT_VARIABLE no_asc OUTPUT_QUIET ERROR_QUIET)\n"
@@ -273,8 +272,8 @@ static const char *cmake_file(Arena *a, const Signature *s) {
       "target_include_directories(%s_run PRIVATE ${ASCEND_HOME_PATH}/include)\n"
       "target_link_directories(%s_run PRIVATE ${ASCEND_HOME_PATH}/lib64)\n"
       "target_link_libraries(%s_run PRIVATE ${KERNEL} ascendcl)\n",
-      name, name, name, s->npu_arch, flags[1], flags[2], rt_include_dirs(a), rt_link_flags(), name, name, name, name,
-      name, name, name, name, name, name, name, name);
+      name, name, name, rt_compiler_dirs(a, "${ASCEND_HOME_PATH}/"), s->npu_arch, flags[1], flags[2],
+      rt_include_dirs(a), rt_link_flags(), name, name, name, name, name, name, name, name, name, name, name, name);
 }
 
 static void json_pair(Text *t, const char *key, const char *value) {

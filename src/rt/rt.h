@@ -51,6 +51,12 @@ typedef struct {
 /* Looks where the variables ASCEND_HOME_PATH and ASCEND_TOOLKIT_HOME point, then in the usual places.
  * root: put before every absolute path of a usual place; "" for this machine. */
 Toolkit rt_toolkit(Arena *a, const char *root);
+/* Where below a toolkit's directory its compiler may be, each with `before` in front, a blank between. */
+const char *rt_compiler_dirs(Arena *a, const char *before);
+
+#define RT_NO_CARD_FIX                                                                                                \
+  "source the toolkit's set_env.sh (`tlc doctor` says what is missing), or run on the simulated chip: "               \
+  "device=\"sim\" or TILELANG_DEVICE=sim"
 
 /* ---- tlc doctor (doctor.c) ---------------------------------------------------------------------------------- */
 

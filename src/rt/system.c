@@ -107,6 +107,13 @@ const char *rt_value(Arena *a, const char *text, const char *key) {
   return NULL;
 }
 
+void rt_words(Arena *a, Words *w, const char *text) {
+  for (size_t n; *text; text += n + (text[n] != 0)) {
+    n = strcspn(text, " ");
+    if (n) vec_push(a, w, arena_strn(a, text, n));
+  }
+}
+
 const char *rt_env(const char *name) {
   const char *v = getenv(name);
   return v && *v ? v : NULL;

@@ -11,13 +11,14 @@
 static const char *const variables[] = {"ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_HOME"};
 static const char *const places[] = {"/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest",
                                      "~/Ascend/cann", "~/Ascend/ascend-toolkit/latest"};
-static const char *const compilers[] = {"bin/bisheng", "compiler/ccec_compiler/bin/bisheng", "compiler/bin/bisheng",
-                                        "tools/bisheng_compiler/bin/bisheng"};
+static const char *const compiler_dirs[] = {"bin", "compiler/ccec_compiler/bin", "compiler/bin",
+                                            "tools/bisheng_compiler/bin"};
 static const char *const hosts[] = {"aarch64", "x86_64"};
 
-static const char *first_there(Arena *a, const char *home, const char *const *names, size_t n) {
+/* dir/file of the first of some directories of a toolkit that has the file; NULL: none. */
+static const char *first_there(Arena *a, const char *home, const char *const *dirs, size_t n, const char *file) {
   for (size_t i = 0; i < n; i++) {
-    const char *path = arena_printf(a, "%s/%s", home, names[i]);
+    const char *path = arena_printf(a, "%s/%s/%s", home, dirs[i], file);
     if (rt_exists(path)) return path;
   }
   return NULL;
@@ -51,6 +52,14 @@ static void find_version(Arena *a, Toolkit *k) {
   k->version = rt_value(a, rt_read(a, arena_printf(a, "%s/compiler/version.info", k->home), NULL), "version_dir");
 }
 
+const char *rt_compiler_dirs(Arena *a, const char *before) {
+  Text t;
+  text_init(&t, a);
+  for (size_t i = 0; i < TL_COUNT(compiler_dirs); i++)
+    text_printf(&t, "%s%s%s", i ? " " : "", before, compiler_dirs[i]);
+  return text_str(&t);
+}
+
 Toolkit rt_toolkit(Arena *a, const char *root) {
   Toolkit k = {0};
   for (size_t i = 0; i < TL_COUNT(variables) && !k.home; i++) {
@@ -65,10 +74,10 @@ Toolkit rt_toolkit(Arena *a, const char *root) {
     if (rt_exists(path)) k.home = path;
   }
   if (k.home) {
-    static const char *const libraries[] = {"lib64/libascendcl.so", "runtime/lib64/libascendcl.so"};
+    static const char *const library_dirs[] = {"lib64", "runtime/lib64"};
     find_version(a, &k);
-    k.compiler = first_there(a, k.home, compilers, TL_COUNT(compilers));
-    k.acl = first_there(a, k.home, libraries, TL_COUNT(libraries));
+    k.compiler = first_there(a, k.home, compiler_dirs, TL_COUNT(compiler_dirs), "bisheng");
+    k.acl = first_there(a, k.home, library_dirs, TL_COUNT(library_dirs), "libascendcl.so");
   }
   if (!k.compiler && (k.compiler = rt_which(a, "bisheng"))) k.compiler_on_path = true;
   return k;
