@@ -1,5 +1,5 @@
-/* run.c - one run of a kernel: arguments become buffers, the tree becomes two programs, workers take blocks one after
- * another.
+/* run.c - one run of a kernel: arguments become buffers (bind.c), the tree becomes two programs, workers take blocks
+ * one after another; or the clock runs them (run_time.c).
  *
  * Every worker thread owns a machine (the cores of one block) and an arena. Blocks are independent, so results do not
  * depend on which worker runs which block; kernels that add atomically run on one thread, for the order of float
@@ -8,32 +8,13 @@
  *
  * Faults are put in the order of blocks, not of time, and cut at max_faults: a block that found that many stops the
  * blocks after it, never one before. So the messages too are the same for any number of threads. */
-#include "timing.h"
+#include "run.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-typedef struct { pthread_mutex_t lock; const TlAlloc *host; TlAlloc locked; } SharedAlloc;
-
-typedef struct {
-  Sim sim;
-  Arena arena;      /* of the run, used by one thread only */
-  Arena *to;        /* the caller's */
-  Machine *machine;
-  int n_machines;
-  SharedAlloc alloc;
-  const SimOptions *opt;
-  Diags *diags;
-  SimResult *result;
-  const SimTimeOptions *time_opt; /* a timed run: no data needed */
-  SimTime *time;
-  Arena *keep;      /* where the timed run's result lives */
-  bool ok;
-} Run;
 
 static void *locked_alloc(void *user, void *old, size_t size) {
   SharedAlloc *s = user;
@@ -41,190 +22,6 @@ static void *locked_alloc(void *user, void *old, size_t size) {
   void *p = s->host->alloc(s->host->user, old, size);
   pthread_mutex_unlock(&s->lock);
   return p;
-}
-
-/* ---- buffers -------------------------------------------------------------------------------------------- */
-
-static bool shape_ok(Run *r, SimBuf *b, const SimArg *arg) {
-  const IrBuf *ir = b->ir;
-  for (int d = 0; d < b->rank; d++) {
-    int64_t want;
-    if (!eval_const(r->sim.k, r->sim.param, ir->shape[d], &want)) {
-      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s cannot be computed from the scalar arguments", d,
-               ir->name);
-      return false;
-    }
-    b->shape[d] = max_i64(want, 0);
-    if (arg && arg->shape[d] != b->shape[d]) {
-      Diag *g = diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "dimension %d of %%%s is %lld, the kernel wants %lld", d,
-                         ir->name, (long long)arg->shape[d], (long long)b->shape[d]);
-      diag_fix(r->diags, g, "pass a tensor whose shape agrees with the scalar arguments");
-      return false;
-    }
-  }
-  return true;
-}
-
-static bool too_large(Run *r, const IrBuf *b) {
-  diag_add(r->diags, DIAG_SIM_ARG, b->loc, "%%%s is larger than the simulator can address", b->name);
-  return false;
-}
-
-/* Strides; for fractal layouts the last two dimensions are a plane padded to whole fractals. */
-static bool lay_out(Run *r, SimBuf *b) {
-  int64_t n = 1;
-  b->fractal = b->ir->layout != LAYOUT_ND;
-  for (int d = b->rank - 1; d >= 0; d--) {
-    int64_t extent = b->shape[d];
-    if (b->fractal && d == b->rank - 1) {
-      int64_t c0 = b->space == SPACE_L0C ? 16 : 32 / b->size;
-      b->frow = b->layout == LAYOUT_ZN ? c0 : 16;
-      b->fcol = b->layout == LAYOUT_ZN ? 16 : c0;
-      extent = b->pcol = round_up(b->shape[d], b->fcol);
-      b->prow = b->rank > 1 ? round_up(b->shape[d - 1], b->frow) : b->frow;
-      if (b->rank == 1) extent *= b->prow;
-    } else if (b->fractal && d == b->rank - 2) {
-      extent = b->prow;
-    }
-    b->stride[d] = n;
-    if (extent && n > INT64_MAX / 16 / extent) return too_large(r, b->ir);
-    n *= extent;
-  }
-  b->bytes = n * b->size;
-  if (b->space != SPACE_GM) b->bytes = round_up(b->bytes, 32);
-  return true;
-}
-
-static bool bind_local(Run *r, SimBuf *b) {
-  Sim *s = &r->sim;
-  const IrBuf *ir = b->ir;
-  int64_t there = s->arch->space[b->space].physical;
-  if (!space_info[b->space].physical || ir->addr < 0) {
-    Diag *g = diag_add(r->diags, DIAG_SIM_OPERAND, ir->loc, "%%%s has no %s yet", ir->name,
-                       ir->addr < 0 ? "address" : "memory");
-    diag_fix(r->diags, g, "run all passes first, or write `at` with an address");
-    return false;
-  }
-  b->addr = ir->addr;
-  if (b->bytes > there || b->addr > there - b->bytes) {
-    diag_add(r->diags, DIAG_SIM_BOUNDS, ir->loc, "%%%s takes bytes %lld to %lld of %s, which has %lld bytes on %s",
-             ir->name, (long long)b->addr, (long long)(b->addr + b->bytes - 1), space_info[b->space].name,
-             (long long)there, s->arch->name);
-    return false;
-  }
-  int32_t align = b->space == SPACE_L0C ? 64 : s->arch->space[b->space].align;
-  if (b->fractal && b->space != SPACE_L1 && b->addr % align) {
-    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of %d", ir->name,
-             (long long)b->addr, space_info[b->space].name, align);
-    return false;
-  }
-  if (b->addr % 32) {
-    diag_add(r->diags, DIAG_SIM_ALIGN, ir->loc, "%%%s starts at byte %lld of %s, not a multiple of 32", ir->name,
-             (long long)b->addr, space_info[b->space].name);
-    return false;
-  }
-  s->used[b->space] = max_i64(s->used[b->space], round_up(b->addr + b->bytes, 32));
-  return true;
-}
-
-static bool note_alloc(IrStmt *s, void *user) {
-  if (s->op == ST_ALLOC) ((bool *)user)[s->alloc.buf->id] = true;
-  return true;
-}
-
-/* Numbers the local buffers that share bytes with another one; a view counts as what it views. */
-static void number_owners(Sim *s) {
-  int n[SPACE_COUNT] = {0};
-  for (uint32_t i = 1; i < s->n_buf; i++) {
-    SimBuf *a = &s->buf[i];
-    if (!a->ir || a->space == SPACE_GM || a->ir->view) continue;
-    for (uint32_t j = 1; j < s->n_buf && !a->owner; j++) {
-      const SimBuf *b = &s->buf[j];
-      bool shares = j != i && b->ir && !b->ir->view && b->space == a->space && b->addr < a->addr + a->bytes &&
-                    a->addr < b->addr + b->bytes;
-      if (shares && n[a->space] < MAX_OWNERS) a->owner = (uint8_t)++n[a->space];
-    }
-  }
-  for (uint32_t i = 1; i < s->n_buf; i++)
-    if (s->buf[i].ir && s->buf[i].ir->view) s->buf[i].owner = s->buf[ir_root((IrBuf *)s->buf[i].ir)->id].owner;
-}
-
-static int by_place(const void *x, const void *y) {
-  const SimBuf *a = *(SimBuf *const *)x, *b = *(SimBuf *const *)y;
-  if (a->gm != b->gm) return a->gm < b->gm ? -1 : 1;
-  return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
-}
-
-/* Tensors of the caller that share bytes: the same one for two parameters, or parts of one that overlap. */
-static void find_shared(Run *r) {
-  Sim *s = &r->sim;
-  SimBuf **list = arena_array(&r->arena, SimBuf *, s->n_buf + 1), *first = NULL;
-  const uint8_t *end = NULL;
-  int n = 0;
-  for (uint32_t i = 1; i < s->n_buf; i++) {
-    SimBuf *b = &s->buf[i];
-    b->share = b->tensor;
-    if (b->space == SPACE_GM && b->tensor == i && b->gm && b->bytes) list[n++] = b;
-  }
-  if (n) qsort(list, (size_t)n, sizeof *list, by_place);
-  for (int i = 0; i < n; i++) {
-    if (!first || list[i]->gm >= end) first = list[i];
-    list[i]->share = first->tensor;
-    list[i]->addr = list[i]->gm - first->gm;
-    if (list[i] == first || list[i]->gm + list[i]->bytes > end) end = list[i]->gm + list[i]->bytes;
-  }
-  for (uint32_t i = 1; i < s->n_buf; i++) {
-    SimBuf *b = &s->buf[i], *root = &s->buf[b->tensor];
-    if (b->space != SPACE_GM || b == root) continue;
-    b->share = root->share;
-    b->addr = root->addr;
-  }
-}
-
-static bool bind_buffers(Run *r) {
-  Sim *s = &r->sim;
-  const IrKernel *k = s->k;
-  bool *allocated = arena_array(&r->arena, bool, k->bufs.len + 1);
-  ir_walk((IrBlock *)&k->body, note_alloc, allocated);
-  s->n_buf = k->bufs.len;
-  s->buf = arena_array(&r->arena, SimBuf, s->n_buf + 1);
-  for (uint32_t i = 1; i < k->bufs.len; i++) {
-    const IrBuf *ir = k->bufs.data[i];
-    SimBuf *b = &s->buf[i];
-    if (!ir || (ir->space != SPACE_GM && !allocated[i])) continue; /* passes dropped it */
-    *b = (SimBuf){.ir = ir,
-                  .space = ir->space,
-                  .layout = ir->layout,
-                  .type = ir->type,
-                  .size = dtype_size(ir->type),
-                  .rank = ir->rank};
-    const SimArg *arg = ir->space == SPACE_GM && ir->param >= 0 ? &s->args[ir->param] : NULL;
-    if (!shape_ok(r, b, arg) || !lay_out(r, b)) return false;
-    if (ir->space != SPACE_GM) {
-      if (!bind_local(r, b)) return false;
-      continue;
-    }
-    if (ir->view) continue; /* bound below */
-    b->gm = arg ? arg->data : NULL;
-    b->undefined = ir->is_out || ir->is_work;
-    if (b->bytes && !b->gm && !r->time) {
-      diag_add(r->diags, DIAG_SIM_ARG, ir->loc, "no data was passed for %%%s (%lld bytes)", ir->name,
-               (long long)b->bytes);
-      return false;
-    }
-  }
-  for (uint32_t i = 1; i < k->bufs.len; i++) {
-    SimBuf *b = &s->buf[i], *root = b->ir ? &s->buf[ir_root(k->bufs.data[i])->id] : NULL;
-    if (!root || b->space != SPACE_GM) continue;
-    b->tensor = root->ir->id;
-    b->gm = root->gm;
-    if (b->bytes <= root->bytes) continue;
-    diag_add(r->diags, DIAG_SIM_ARG, b->ir->loc, "%%%s takes %lld bytes, %%%s, of which it is a view, has %lld",
-             b->ir->name, (long long)b->bytes, root->ir->name, (long long)root->bytes);
-    return false;
-  }
-  find_shared(r);
-  return true;
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------- */
@@ -239,8 +36,7 @@ static void use_gm(Sim *s, GmUse *use, int32_t buf, int side, int pipe, bool wri
   use[buf].read |= read;
 }
 
-/* Which tensors need a shadow, a log; is anything added atomically? */
-static bool survey(Run *r) {
+bool run_survey(Run *r) {
   Sim *s = &r->sim;
   bool atomic = false;
   GmUse *use = arena_array(&r->arena, GmUse, s->n_buf + 1);
@@ -325,18 +121,18 @@ static bool eval_grid(Run *r) {
   return true;
 }
 
-static int32_t chip_cores(const Sim *s) {
+int32_t run_chip_cores(const Sim *s) {
   return s->k->cores == CORES_VECTOR && !s->k->vid ? s->arch->aiv : s->arch->aic;
 }
 
 static bool launch_ok(Run *r) {
   Sim *s = &r->sim;
-  if (!s->together || s->blocks <= chip_cores(s)) return true;
+  if (!s->together || s->blocks <= run_chip_cores(s)) return true;
   Diag *g = diag_add(
       r->diags, DIAG_SIM_LAUNCH, s->k->loc,
       "the blocks of this kernel wait for each other, but %lld blocks do not run at once on the %d cores of %s",
-      (long long)s->blocks, chip_cores(s), s->arch->name);
-  diag_fix(r->diags, g, "launch at most %d blocks and let each loop over its share of the work", chip_cores(s));
+      (long long)s->blocks, run_chip_cores(s), s->arch->name);
+  diag_fix(r->diags, g, "launch at most %d blocks and let each loop over its share of the work", run_chip_cores(s));
   return false;
 }
 
@@ -423,7 +219,7 @@ static bool is_covered(FaultList *l, uint32_t i) {
   return false;
 }
 
-static void collect(Run *r) {
+void run_collect(Run *r) {
   Sim *s = &r->sim;
   FaultList all = {0}, kept = {0};
   for (int i = 0; i < r->n_machines; i++) {
@@ -461,8 +257,7 @@ static void collect(Run *r) {
   find_unread(s, &r->arena, r->diags, r->machine, r->n_machines);
 }
 
-/* Is the value of this element known without running the kernel? */
-static bool known_element(const Sim *s, const Element *el) {
+bool run_known_element(const Sim *s, const Element *el) {
   const SimBuf *b = &s->buf[el->buf];
   return b->space == SPACE_GM && b->gm && !b->written;
 }
@@ -503,8 +298,7 @@ static bool *needed_registers(Run *r, const Program *p) {
   return needed;
 }
 
-/* Which elements a timed run has to be told. True: there are any. */
-static bool mark_kept(Run *r) {
+bool run_mark_kept(Run *r) {
   bool any = false;
   for (int side = 0; side < 2; side++) {
     const Program *p = &r->sim.prog[side];
@@ -512,7 +306,7 @@ static bool mark_kept(Run *r) {
     const bool *needed = needed_registers(r, p);
     for (int32_t i = 0; i < p->n_code; i++) {
       const Code *q = &p->code[i];
-      if (q->op != C_LOAD || !needed[q->d] || known_element(&r->sim, &p->elem[q->a])) continue;
+      if (q->op != C_LOAD || !needed[q->d] || run_known_element(&r->sim, &p->elem[q->a])) continue;
       p->elem[q->a].kept = any = true;
     }
   }
@@ -525,7 +319,7 @@ static void begin_values(Run *r) {
   if (!r->opt->record) return;
   s->values = arena_new(r->opt->record, SimValues);
   *s->values = (SimValues){.blocks = s->blocks, .cores = s->cores_per_block};
-  if (mark_kept(r)) s->values->reads = arena_array(r->opt->record, Reads, s->blocks * s->cores_per_block);
+  if (run_mark_kept(r)) s->values->reads = arena_array(r->opt->record, Reads, s->blocks * s->cores_per_block);
   r->result->values = s->values;
 }
 
@@ -540,8 +334,7 @@ static void save_values(Run *r) {
   }
 }
 
-/* Arguments, buffers, programs. False: reported, or there is nothing to run (then r->ok). */
-static bool prepare(Run *r) {
+bool run_prepare(Run *r) {
   Sim *s = &r->sim;
   if (s->k->level != LEVEL_LOWERED || s->k->cores == CORES_UNSET) {
     Diag *g = diag_add(r->diags, DIAG_WRONG_STAGE, s->k->loc,
@@ -550,8 +343,8 @@ static bool prepare(Run *r) {
     return false;
   }
   s->param = eval_params(&r->arena, s->k, s->args);
-  if (!eval_grid(r) || !bind_buffers(r) || !build_programs(r) || !launch_ok(r)) return false;
-  number_owners(s);
+  if (!eval_grid(r) || !run_bind(r) || !build_programs(r) || !launch_ok(r)) return false;
+  run_number_owners(s);
   r->ok = true;
   s->host = host_kernels();
   return s->blocks && s->cores_per_block;
@@ -559,17 +352,17 @@ static bool prepare(Run *r) {
 
 static void run_all(Run *r) {
   Sim *s = &r->sim;
-  bool any = prepare(r);
+  bool any = run_prepare(r);
   if (r->ok) say_around(s, r->to, SAY_BEFORE, r->result);
   if (!any) {
     if (r->ok && s->checks && s->blocks == 0) find_unwritten(s, &r->arena, r->diags, NULL, 0);
     return;
   }
   r->result->blocks = s->blocks;
-  r->result->cores_used = (int32_t)min_i64(s->blocks, chip_cores(s));
+  r->result->cores_used = (int32_t)min_i64(s->blocks, run_chip_cores(s));
   atomic_store(&s->next, 0);
   atomic_store(&s->last, INT64_MAX);
-  bool atomic = survey(r);
+  bool atomic = run_survey(r);
   if (s->checks) watch_reads(s);
   begin_values(r);
   run_workers(r, thread_count(r, atomic));
@@ -578,196 +371,13 @@ static void run_all(Run *r) {
   say_collect(r->to, r->machine, r->n_machines, r->result);
   say_around(s, r->to, SAY_AFTER, r->result);
   save_values(r);
-  collect(r);
+  run_collect(r);
 }
 
 static void release(Run *r) {
   for (int i = 0; i < r->n_machines; i++) arena_free(&r->machine[i].arena);
   arena_free(&r->arena);
   pthread_mutex_destroy(&r->alloc.lock);
-}
-
-/* ---- time ------------------------------------------------------------------------------------------------ */
-
-/* "name=value,..." into the timing table of this run. */
-static bool set_constants(Run *r, ArchTime *t, const char *text) {
-  while (text && *text) {
-    size_t n = strcspn(text, "=");
-    double *field = text[n] ? arch_time_field(t, arena_strn(&r->arena, text, n)) : NULL;
-    char *end = NULL;
-    double v = field ? strtod(text + n + 1, &end) : 0;
-    if (!field || end == text + n + 1 || (*end && *end != ',') || !(v >= 0 && v < 1e12)) {
-      Text names;
-      text_init(&names, &r->arena);
-      for (int i = 0; arch_time_name(i); i++) text_printf(&names, "%s%s", i ? ", " : "", arch_time_name(i));
-      Diag *g = diag_add(r->diags, DIAG_TIME_CONSTANT, r->sim.k->loc,
-                         "'%s' is not NAME=VALUE with the name of a time and a number", text);
-      diag_fix(r->diags, g, "names: %s", text_str(&names));
-      return false;
-    }
-    *field = v;
-    text = end + (*end == ',');
-  }
-  return true;
-}
-
-/* Registers whose value comes from an element that is not known; elem: which, plus one. */
-static int32_t *unknown_registers(Run *r, const Program *p) {
-  int32_t *elem = arena_array(&r->arena, int32_t, p->n_reg);
-  for (bool again = true; again;) {
-    again = false;
-    for (int32_t i = 0; i < p->n_code; i++) {
-      const Code *q = &p->code[i];
-      int32_t from = 0;
-      if (q->op == C_LOAD) from = known_element(&r->sim, &p->elem[q->a]) ? 0 : q->a + 1;
-      else if (q->op == C_MOV || q->op == C_CAST || q->op == C_BITS) from = elem[q->a];
-      else if (q->op == C_STEP) from = elem[q->b];
-      else if (q->op >= C_INT) from = elem[q->a] ? elem[q->a] : elem[q->b];
-      else continue;
-      if (!from || elem[q->d]) continue;
-      elem[q->d] = from;
-      again = true;
-    }
-  }
-  return elem;
-}
-
-static bool report_unknown(Run *r, const Program *p, int32_t elem, const IrStmt *at, const char *what) {
-  const Element *el = &p->elem[elem - 1];
-  const SimBuf *b = &r->sim.buf[el->buf];
-  Diag *g = diag_add(r->diags, DIAG_TIME_DATA, at->loc, "%s depends on a value of %%%s, which is not known without %s",
-                     what, b->ir->name, b->space == SPACE_GM && !b->written ? "data" : "running the kernel");
-  diag_other(r->diags, g, el->stmt->loc, "read here");
-  diag_fix(r->diags, g, "pass the tensors, not their shapes alone: the kernel runs, and the clock follows it");
-  return false;
-}
-
-/* What the clock does must not hang on data it does not have: an unknown value reads as 0, and that may only move an
- * address. */
-static bool data_known(Run *r) {
-  for (int side = 0; side < 2; side++) {
-    const Program *p = &r->sim.prog[side];
-    if (!p->code || !p->n_elem) continue;
-    const int32_t *elem = unknown_registers(r, p);
-    for (int32_t i = 0; i < p->n_code; i++) {
-      const Code *q = &p->code[i];
-      int32_t from = 0;
-      if (q->op == C_JZ || q->op == C_JNZ) from = elem[q->a];
-      if (q->op == C_LOOP) from = elem[q->d] ? elem[q->d] : elem[q->a] ? elem[q->a] : elem[q->b];
-      if (from) return report_unknown(r, p, from, p->code_stmt[i], "how often this runs");
-    }
-    for (int32_t i = 0; i < p->n_inst; i++) {
-      const Inst *x = &p->inst[i];
-      for (int a = 0; a < x->n_args; a++)
-        for (int d = 0; x->arg[a].buf && d < r->sim.buf[x->arg[a].buf].rank; d++)
-          if (elem[x->arg[a].ext[d]]) return report_unknown(r, p, elem[x->arg[a].ext[d]], x->stmt, "a size");
-    }
-  }
-  return true;
-}
-
-static void time_cores(const Clock *k, SimTime *out, Arena *a) {
-  out->n_cores = k->m->n_cores;
-  out->core = arena_array(a, SimTimeCore, out->n_cores + 1);
-  int32_t number[2] = {0, 0};
-  for (int32_t n = 0; n < out->n_cores; n++) {
-    const TimeCore *t = &k->core[n];
-    bool vector = k->m->core[n].vid >= 0;
-    SimTimeCore *o = &out->core[n];
-    *o = (SimTimeCore){vector ? 'v' : 'c', number[vector]++, t->blocks, t->start, t->end, {0}, {{0}}};
-    memcpy(o->busy, t->busy, sizeof t->busy);
-    memcpy(o->idle, t->idle, sizeof t->idle);
-  }
-}
-
-/* The elements of a statement are one row. */
-static void time_elements(const Clock *k, const Program *p, SimTime *out) {
-  SimTimeStmt *o = NULL;
-  for (int32_t i = 0; i < p->n_elem; i++) {
-    const Element *el = &p->elem[i];
-    const InstTime *t = &k->inst[el->id];
-    if (el->peek) continue;
-    if (!o || o->stmt != el->stmt) {
-      o = &out->stmt[out->n_stmts++];
-      *o = (SimTimeStmt){.stmt = el->stmt, .side = p->side, .pipe = PIPE_S};
-    }
-    k->number[el->id] = out->n_stmts - 1;
-    o->count = max_i64(o->count, t->count);
-    o->busy += t->scalar;
-  }
-}
-
-static void time_stmts(const Clock *k, SimTime *out, Arena *a) {
-  const Program *prog = k->sim->prog;
-  out->stmt = arena_array(a, SimTimeStmt, prog[0].n_inst + prog[1].n_inst + prog[0].n_elem + prog[1].n_elem + 1);
-  for (int side = 0; side < 2; side++) {
-    for (int32_t i = 0; i < prog[side].n_inst; i++) {
-      const Inst *x = &prog[side].inst[i];
-      const InstTime *t = &k->inst[x->id];
-      k->number[x->id] = out->n_stmts;
-      SimTimeStmt *o = &out->stmt[out->n_stmts++];
-      *o = (SimTimeStmt){.stmt = x->stmt, .side = prog[side].side, .pipe = (Pipe)x->pipe, .count = t->count,
-                         .busy = t->busy, .slowed = t->slowed, .gm_bytes = t->gm_bytes, .gm_most = t->gm_most,
-                         .gm_rows = t->gm_rows, .ops = t->ops, .scalar = t->scalar};
-      memcpy(o->idle, t->idle, sizeof t->idle);
-    }
-    time_elements(k, &prog[side], out);
-  }
-}
-
-static void time_all(Run *r) {
-  Sim *s = &r->sim;
-  SimTime *out = r->time;
-  out->mhz = s->arch->mhz;
-  if (!prepare(r)) return;
-  survey(r);
-  const SimValues *follow = r->time_opt->follow;
-  if (follow && follow->blocks == s->blocks && follow->cores == s->cores_per_block) {
-    s->values = (SimValues *)follow; /* read only: the clock takes from it */
-    mark_kept(r);
-  } else if (!data_known(r)) {
-    r->ok = false;
-    return;
-  }
-  Clock *k = arena_new(&r->arena, Clock);
-  SimTimeOptions o = *r->time_opt;
-  if (!o.max_events) o.max_events = 1000000;
-  r->machine = arena_new(&r->arena, Machine);
-  r->n_machines = 1;
-  r->machine->sim = s;
-  arena_init(&r->machine->arena, r->arena.host, r->arena.oom);
-  *k = (Clock){.sim = s, .m = r->machine, .arena = &r->machine->arena, .arch = *s->arch, .opt = &o};
-  k->t = arch_time(s->arch);
-  if (!set_constants(r, &k->t, o.constants)) {
-    r->ok = false;
-    return;
-  }
-  k->memo = arena_array(k->arena, PriceMemo, s->n_ids);
-  k->inst = arena_array(k->arena, InstTime, s->n_ids);
-  k->number = arena_array(k->arena, int32_t, s->n_ids);
-  k->n_groups = (int32_t)min_i64(s->blocks, chip_cores(s));
-  clock_run(k);
-  collect(r);
-  out->ticks = k->end;
-  out->us = (double)k->end / TICKS / s->arch->mhz;
-  out->blocks = s->blocks;
-  out->instructions = k->issued;
-  out->gm_read_bytes = k->m->gm_read;
-  out->gm_write_bytes = k->m->gm_write;
-  out->l2_hit_bytes = k->mem.hit_bytes;
-  out->l2_miss_bytes = k->mem.miss_bytes;
-  out->hbm_write_bytes = k->mem.dirtied;
-  out->write_back_bytes = k->mem.write_back;
-  out->groups = k->n_groups;
-  out->groups_there = chip_cores(s);
-  time_cores(k, out, r->keep);
-  time_stmts(k, out, r->keep);
-  out->n_events = k->events.len;
-  out->event = arena_array(r->keep, SimTimeEvent, out->n_events + 1);
-  for (int64_t e = 0; e < out->n_events; e++) {
-    out->event[e] = k->events.data[e];
-    out->event[e].stmt = k->number[out->event[e].stmt];
-  }
 }
 
 /* ---- both ------------------------------------------------------------------------------------------------- */
