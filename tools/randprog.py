@@ -525,8 +525,14 @@ def gemm_parts(g, name):
             g.put(f"add {t.name}, 1 -> {t.name}")
     turned = g.rng.random() < 0.3
     g.put(f"fill 0 -> {c.name}")
-    times = g.rng.randint(1, 3)
+    times, trips = g.rng.randint(1, 3), g.rng.choice([1, 1, 3])
+    if trips > 1:
+        i = g.name("i")
+        g.put(f"for {i} in 0..{trips} {{")
+        g.depth += 1
     for _ in range(times):
+        if trips > 1 and g.rng.random() < 0.5:
+            g.put(jump(g, i))
         m, n = g.rng.choice([16, min(rows, 32)]), g.rng.choice([16, min(cols, 32)])
         r, q = 16 * g.rng.randint(0, (rows - m) // 16), 16 * g.rng.randint(0, (cols - n) // 16)
         whole, free = lambda most: 16 * g.rng.randint(0, most // 16), lambda most: g.rng.randint(0, most)
@@ -539,20 +545,29 @@ def gemm_parts(g, name):
             f"gemm {tall.name}{box(a_at, a_ext)}, {right.name}{box(b_at, (k, n))} -> {c.name}{box((r, q), (m, n))}"
             + (" trans_a" if turned else "")
         )
-    g.result(c, Known(EXACT, 6 if dtype != "i8" else 0, 81 * k * times))
+    if trips > 1:
+        g.depth -= 1
+        g.put("}")
+    g.result(c, Known(EXACT, 6 if dtype != "i8" else 0, 81 * k * times * trips))
 
 
-def inside(g, head, times=2):
-    """Statements in a block. What they write is known less: it may run more than once, or not at all."""
+def inside(g, head, leave=None):
+    """Statements in a block, with a jump among them. What they write is known less: they may run more than once, or not
+    at all."""
     g.put(head)
     g.depth += 1
     before = dict(g.known)
     for t in list(g.known):
         k = g.known[t]
         g.known[t] = Known(max(k.grade, ROUNDED), k.step, k.most)
-    for _ in range(g.rng.randint(1, 2)):
-        name = g.rng.choice(["add", "mul", "max", "abs", "fill", "copy", "broadcast", "exp", "axpy"])
-        EMIT[name](g, name)
+    n = g.rng.randint(1, 2)
+    at = g.rng.randint(0, n) if leave else -1
+    for x in range(n + 1):
+        if x == at:
+            g.put(leave)
+        if x < n:
+            name = g.rng.choice(["add", "mul", "max", "abs", "fill", "copy", "broadcast", "exp", "axpy"])
+            EMIT[name](g, name)
     g.depth -= 1
     for t in list(g.known):
         if t not in before:
@@ -561,12 +576,18 @@ def inside(g, head, times=2):
             g.known[t] = Known(max(before[t].grade, LOOSE), 0, 2.0**14)
 
 
+def jump(g, i):
+    """A way out of an iteration of the loop over i, or of the loop."""
+    when = f"{i} {g.rng.choice(['==', '>', '<'])} {g.rng.randint(0, 2)}"
+    return f"if {when} {{ {g.rng.choice(['continue', 'break'])} }}"
+
+
 @emits("for")
 def loop(g, name):
     g.tile()
     n = g.rng.choice([1, 2, 3])
     i = g.name("i")
-    inside(g, f"for {i} in 0..{n}{g.rng.choice(['', '', ' pipeline(2)'])} {{")
+    inside(g, f"for {i} in 0..{n}{g.rng.choice(['', '', ' pipeline(2)'])} {{", g.rng.choice([None, jump(g, i)]))
     g.put("}")
 
 

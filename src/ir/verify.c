@@ -641,16 +641,6 @@ static void check_sync(Verifier *v, const IrStmt *s) {
   }
 }
 
-/* Is there a break (or, if asked, a continue) of this loop in b? Inner loops keep theirs. */
-static bool leaves_loop(const IrBlock *b, bool or_continue) {
-  for (const IrStmt *s = b->first; s; s = s->next) {
-    if (s->op == ST_BREAK || (or_continue && s->op == ST_CONTINUE)) return true;
-    if (s->op == ST_FOR || s->op == ST_WHILE) continue;
-    if (leaves_loop(&s->body, or_continue) || leaves_loop(&s->alt, or_continue)) return true;
-  }
-  return false;
-}
-
 static bool has_no_trip(const IrStmt *loop) {
   int64_t lo, hi, step;
   if (!is_const(loop->loop.lo, &lo) || !is_const(loop->loop.hi, &hi) || !is_const(loop->loop.step, &step)) return false;
@@ -671,7 +661,7 @@ static void check_for(Verifier *v, IrStmt *s) {
     diag_fix(v->d, g, "use 1 to 8; 2 or 3 are usual");
   }
   open_var(v, s->loop.var);
-  bool maybe = leaves_loop(&s->body, true), never = has_no_trip(s);
+  bool maybe = ir_leaves_loop(&s->body, true), never = has_no_trip(s);
   v->maybe += maybe;
   v->never += never;
   v->loops++;
@@ -695,7 +685,7 @@ static void check_if(Verifier *v, IrStmt *s) {
 
 static void check_while(Verifier *v, IrStmt *s) {
   check_expr(v, s->test.cond);
-  if (ir_is_int(s->test.cond, 1) && !leaves_loop(&s->body, false)) {
+  if (ir_is_int(s->test.cond, 1) && !ir_leaves_loop(&s->body, false)) {
     Diag *g = bad(v, FOREVER, "`while true` without a `break`");
     diag_fix(v->d, g, "add a `break`, or a condition that becomes false");
   }

@@ -238,6 +238,15 @@ int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols
   }
 }
 
+bool ir_leaves_loop(const IrBlock *b, bool or_continue) {
+  for (const IrStmt *s = b->first; s; s = s->next) {
+    if (s->op == ST_BREAK || (or_continue && s->op == ST_CONTINUE)) return true;
+    if (s->op == ST_FOR || s->op == ST_WHILE) continue;
+    if (ir_leaves_loop(&s->body, or_continue) || ir_leaves_loop(&s->alt, or_continue)) return true;
+  }
+  return false;
+}
+
 /* Lines of an NZ fractal in L1 are 32 bytes, one below the other: a load may start at any of them, if what it takes of
  * the tile is there as whole fractals. Loads that turn squares of several fractals (1 and 4 bytes) start at those. */
 static bool any_row(const IrStmt *s, int arg) {

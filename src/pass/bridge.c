@@ -77,12 +77,13 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     bool moves = false;
     for (int d = 0; d < x.buf->rank; d++) moves |= ir_expr_uses(x.off[d], up->loop.var);
     IrExpr *next = ir_binary(k, EX_LAND, first, ir_binary(k, EX_EQ, ir_var(k, up->loop.var), up->loop.lo));
-    if (n.n != 1 || moves || (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first)))
-      break;
+    bool jumps = ir_leaves_loop(&up->body, true);
+    if (n.n != 1 || moves || (jumps && init)) break;
+    if (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first)) break;
     if (init && ir_is_int(init, 1)) break;
     first = next;
     top = up;
-    runs &= ir_loop_runs(k, up);
+    runs &= ir_loop_runs(k, up) && !jumps;
   }
   IrBuf *acc = twin(c, x.buf, "acc", SPACE_L0C, &x, g->loc);
   IrRegion whole = ir_whole(k, acc);
@@ -172,8 +173,9 @@ static bool narrow(IrStmt *s, void *user) {
   if (s->op != OP_COPY) return true;
   IrRegion *r = &s->args[0].region;
   DType from = r->buf->type, to = s->args[1].region.buf->type;
-  bool writes = from == to || to == DT_F16 || to == DT_BF16;
-  if (writes || from != DT_F32 || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
+  bool writes = from == to || (from == DT_F32 && (to == DT_F16 || to == DT_BF16));
+  if (writes || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
+  if (from != DT_F32 && from != DT_I32) return true;
   IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
   out->why = "the cube does not write this dtype";
   IrRegion whole = ir_whole(c->k, out);

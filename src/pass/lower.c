@@ -511,7 +511,8 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
     IrExpr *first = ir_int(c->k, DT_BOOL, 1);
     bool straight = true;
     for (IrStmt *up = t.first->block->parent; up && t.first->block != s->block && up->block; up = up->block->parent) {
-      if (up->op == ST_FOR) first = op2(c, EX_LAND, first, op2(c, EX_EQ, ir_var(c->k, up->loop.var), up->loop.lo));
+      if (up->op == ST_FOR && ir_leaves_loop(&up->body, true)) straight = false;
+      else if (up->op == ST_FOR) first = op2(c, EX_LAND, first, op2(c, EX_EQ, ir_var(c->k, up->loop.var), up->loop.lo));
       else if (up->op != ST_CUBE) straight = false;
       if (up->block == s->block) break;
     }
@@ -730,7 +731,7 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
 /* Does `s` surely come to a product into acc? */
 static bool multiplies(Ctx *c, const IrStmt *s, const IrBuf *acc) {
   if (is_product(s, acc)) return true;
-  if (s->op != ST_CUBE && !ir_loop_runs(c->k, s)) return false;
+  if (s->op != ST_CUBE && (!ir_loop_runs(c->k, s) || ir_leaves_loop(&s->body, true))) return false;
   for (const IrStmt *in = s->body.first; in; in = in->next)
     if (multiplies(c, in, acc)) return true;
   return false;

@@ -67,11 +67,6 @@ static bool mentions(const IrExpr *e, const IrVar *x) {
   return false;
 }
 
-static bool is_continue(IrStmt *s, void *user) {
-  *(bool *)user |= s->op == ST_CONTINUE || s->op == ST_BREAK;
-  return true;
-}
-
 IrExpr *par_first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, IrBlock *b, const Par *v) {
   IrKernel *k = p->k;
   IrStmt *alloc = find_alloc(k, buf);
@@ -88,9 +83,8 @@ IrExpr *par_first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, 
     if (s->op == ST_IF) uncertain = true;
     if (s->op == ST_WHILE) return NULL;
     if (s->op == ST_FOR) {
-      bool moves = false, jumps = false;
+      bool moves = false, jumps = ir_leaves_loop(&s->body, true);
       for (int i = 0; i < n; i++) moves |= mentions(idx[i], s->loop.var);
-      ir_walk(&s->body, is_continue, &jumps);
       if (!moves && (uncertain || jumps)) return NULL;
       if (!moves) when = ir_binary(k, EX_LAND, ir_binary(k, EX_EQ, ir_var(k, s->loop.var), s->loop.lo), when);
     }

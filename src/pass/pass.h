@@ -56,6 +56,7 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user);
 bool pass_scalars(PassCtx *p);
 bool pass_bridge(PassCtx *p);
 bool pass_scope(PassCtx *p);
+bool pass_jumps(PassCtx *p);
 bool pass_parallel(PassCtx *p);
 bool pass_split(PassCtx *p);
 bool pass_pipeline(PassCtx *p);

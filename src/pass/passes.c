@@ -6,6 +6,7 @@
 #include <time.h>
 
 const Pass pass_table[] = {
+    {"jumps", pass_jumps, 0, 0, 0, "a continue becomes the other branch of its condition"},
     {"parallel", pass_parallel, 0, FACT_TILES, 0,
      "T.Parallel to tile ops: matrix products, vector expressions, reductions"},
     {"scalars", pass_scalars, FACT_TILES, 0, 0, "scalars that both sides may need leave the memories of one side"},

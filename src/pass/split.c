@@ -31,7 +31,7 @@ int split_side(IrStmt *s) {
   ir_stmt_exprs(s, add_expr_side, &side);
   if (s->op == ST_STORE) side |= side_of_space(s->store.buf->space) ? side_of_space(s->store.buf->space) : SIDE_VECTOR;
   if (s->op == ST_SET_FLAG || s->op == ST_WAIT_FLAG) side |= side_of_pipe(s->sync.src) | side_of_pipe(s->sync.dst);
-  if (s->op == ST_BARRIER || s->op == ST_CROSS_SET) side |= side_of_pipe(s->sync.src);
+  if (s->op == ST_BARRIER || s->op == ST_CROSS_SET || s->op == ST_CROSS_WAIT) side |= side_of_pipe(s->sync.src);
   if (!ir_is_op(s)) return side;
   for (int i = 0; i < s->n_args; i++)
     if (s->args[i].kind == ARG_REGION) side |= side_of_space(s->args[i].region.buf->space);
@@ -170,15 +170,21 @@ static IrStmt *wrap(PassCtx *p, StmtOp op, Loc loc) {
 
 /* ---- the second vector core ----------------------------------------------------------------------------------- */
 
-static bool no_cross(IrStmt *s, void *user) {
-  (void)user;
-  return s->op != ST_CROSS_SET && s->op != ST_CROSS_WAIT && s->op != ST_SYNC_ALL && s->op != ST_BREAK &&
-         s->op != ST_CONTINUE;
+static bool stands_in(const IrStmt *s, const IrStmt *outer) {
+  while (s && s != outer) s = s->block ? s->block->parent : NULL;
+  return s;
 }
 
-static bool is_private(IrStmt *s) { /* no part of the protocol with the cube, no name that others use */
-  if (!no_cross(s, NULL) || s->op == ST_LET || s->op == ST_VAR || s->op == ST_ASSIGN) return false;
-  return ir_walk(&s->body, no_cross, NULL) && ir_walk(&s->alt, no_cross, NULL);
+/* Is `in`, in `user`, no part of the protocol with the cube, and does it set no variable that others see? */
+static bool own_work(IrStmt *in, void *user) {
+  if (in->op == ST_ASSIGN && !stands_in(in->set.var->def, user)) return false;
+  return in->op != ST_CROSS_SET && in->op != ST_CROSS_WAIT && in->op != ST_SYNC_ALL && in->op != ST_BREAK &&
+         in->op != ST_CONTINUE;
+}
+
+static bool is_private(IrStmt *s) {
+  if (s->op == ST_LET || s->op == ST_VAR || !own_work(s, s)) return false;
+  return ir_walk(&s->body, own_work, s) && ir_walk(&s->alt, own_work, s);
 }
 
 static void find_tile_load(IrExpr *e, void *user) { *(bool *)user |= e->op == EX_LOAD && e->buf->space == SPACE_UB; }

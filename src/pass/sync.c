@@ -186,6 +186,11 @@ static bool replay_instr(Sync *y, uint32_t at) {
 /* Path A was replayed; path B may happen instead. What holds on both: ticks of instructions that a path does not
  * execute hold there for free. */
 static void merge_paths(Clock *a, const Clock *b) {
+  if (b->gone) return;
+  if (a->gone) {
+    *a = *b;
+    return;
+  }
   for (int q = 0; q < PIPE_COUNT; q++)
     for (int p = 0; p < PIPE_COUNT; p++) {
       int32_t va = a->vc[q][p], vb = b->vc[q][p];
@@ -199,10 +204,31 @@ static void merge_paths(Clock *a, const Clock *b) {
     if (b->last[p] > a->last[p]) a->last[p] = b->last[p];
 }
 
-typedef struct { Clock before, then; } Branch;
+/* An `if` or a loop that is being replayed: how things stood before it and after its first branch; in a loop, where
+ * its continues and its breaks come from. */
+typedef struct { Clock before, then, next, out; bool loop; } Branch;
+
+enum { MAX_BRANCH = 64 };
+
+static void begin_branch(Branch *stack, int depth, const Clock *now, bool loop) {
+  if (depth >= MAX_BRANCH) return;
+  stack[depth] = (Branch){.before = *now, .next.gone = true, .out.gone = true, .loop = loop};
+}
+
+static void take_path(Clock *now, Clock *other) {
+  merge_paths(now, other);
+  other->gone = true;
+}
+
+static void replay_jump(Sync *y, Branch *stack, int depth, const IrStmt *s) {
+  if (depth > MAX_BRANCH) depth = MAX_BRANCH;
+  while (depth > 0 && !stack[depth - 1].loop) depth--;
+  if (depth) merge_paths(s->op == ST_BREAK ? &stack[depth - 1].out : &stack[depth - 1].next, &y->now);
+  y->now.gone = true;
+}
 
 bool sync_replay(Sync *y) {
-  Branch stack[64];
+  Branch stack[MAX_BRANCH];
   int depth = 0;
   memset(&y->now, 0, sizeof y->now);
   memset(y->by_id, 0, sizeof y->by_id);
@@ -214,6 +240,7 @@ bool sync_replay(Sync *y) {
   for (uint32_t n = 0; n < y->trace.events.len; n++) {
     const Event *e = &y->trace.events.data[n];
     uint32_t id = e->stmt->id;
+    if (y->now.gone && e->kind < EV_LOOP_BEGIN) continue;
     switch (e->kind) {
     case EV_INSTR:
       if (!replay_instr(y, e->entry)) return false;
@@ -236,33 +263,39 @@ bool sync_replay(Sync *y) {
         Flag *f = &y->flags.data[y->at_loop[id].data[i]];
         for (int s = 0; s < f->n && !f->dead; s++) replay_set(y, y->at_loop[id].data[i], s);
       }
-      if (depth < 64) stack[depth].before = y->now;
-      depth++;
+      begin_branch(stack, depth++, &y->now, true);
       break;
-    case EV_ITER: y->iter[id] = e->arg; break;
+    case EV_ITER:
+      y->iter[id] = e->arg;
+      if (depth <= MAX_BRANCH) take_path(&y->now, &stack[depth - 1].next);
+      break;
     case EV_LOOP_END:
       depth--;
-      if (e->arg && depth < 64) merge_paths(&y->now, &stack[depth].before);
+      if (depth < MAX_BRANCH) {
+        take_path(&y->now, &stack[depth].next);
+        take_path(&y->now, &stack[depth].out);
+        if (e->arg) merge_paths(&y->now, &stack[depth].before);
+      }
       for (uint32_t i = 0; i < y->at_loop[id].len; i++) {
         Flag *f = &y->flags.data[y->at_loop[id].data[i]];
         for (int s = 0; s < f->n && !f->dead; s++) replay_wait(y, y->at_loop[id].data[i], s);
       }
       break;
-    case EV_IF_BEGIN:
-      if (depth < 64) stack[depth].before = y->now;
-      depth++;
-      break;
+    case EV_IF_BEGIN: begin_branch(stack, depth++, &y->now, false); break;
     case EV_ELSE:
-      if (depth <= 64) {
+      if (depth <= MAX_BRANCH) {
         stack[depth - 1].then = y->now;
         y->now = stack[depth - 1].before;
       }
       break;
     case EV_IF_END:
       depth--;
-      if (depth < 64) merge_paths(&y->now, &stack[depth].then);
+      if (depth < MAX_BRANCH) merge_paths(&y->now, &stack[depth].then);
       break;
-    case EV_HAND: replay_hand(y, e); break;
+    case EV_JUMP: replay_jump(y, stack, depth, e->stmt); break;
+    case EV_HAND:
+      if (!y->now.gone) replay_hand(y, e);
+      break;
     default: break;
     }
     if (y->bad_flag) return false;

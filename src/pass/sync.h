@@ -15,6 +15,7 @@ typedef enum {
   EV_IF_BEGIN,
   EV_ELSE,
   EV_IF_END,
+  EV_JUMP,       /* break or continue: what follows in the branch does not happen */
   EV_HAND        /* set_flag, wait_flag, barrier of the user; arg: its id or -1. Whole traces: cross-core ones too */
 } EventKind;
 
@@ -78,7 +79,10 @@ typedef struct {
   FlagState state[MAX_ROTATION];
 } Flag;
 
-typedef struct { int32_t vc[PIPE_COUNT][PIPE_COUNT], last[PIPE_COUNT]; } Clock;
+typedef struct {
+  int32_t vc[PIPE_COUNT][PIPE_COUNT], last[PIPE_COUNT];
+  bool gone; /* control never comes here */
+} Clock;
 
 typedef struct Sync {
   PassCtx *p;

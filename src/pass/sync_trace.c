@@ -310,7 +310,8 @@ static void walk_loop(Walk *w, IrStmt *s) {
   push(w, EV_LOOP_BEGIN, s, 0, 0);
   w->loop[w->depth] = s;
   w->depth++;
-  w->maybe += s->op == ST_WHILE;
+  bool maybe = s->op == ST_WHILE || ir_leaves_loop(&s->body, true);
+  w->maybe += maybe;
   for (int32_t i = 0; i < n && !w->t->too_long; i++) {
     w->iter[w->depth - 1] = i;
     w->rest[w->depth - 1] = i == n - 1 ? rest : 0;
@@ -318,7 +319,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
     walk_block(w, &s->body);
   }
   w->depth--;
-  w->maybe -= s->op == ST_WHILE;
+  w->maybe -= maybe;
   push(w, EV_LOOP_END, s, 0, maybe_none);
 }
 
@@ -362,7 +363,11 @@ static bool walk_sync(Walk *w, IrStmt *s) {
 
 static void walk_stmt(Walk *w, IrStmt *s) {
   if (s->op == ST_ALLOC || ir_is_say(s) || walk_sync(w, s)) return;
-  w->t->doubt |= s->op == ST_BREAK || s->op == ST_CONTINUE;
+  if (s->op == ST_BREAK || s->op == ST_CONTINUE) {
+    w->t->doubt = true;
+    push(w, EV_JUMP, s, 0, 0);
+    return;
+  }
   push(w, EV_BEFORE, s, 0, 0);
   Loads l = {w, NULL, s};
   ir_stmt_exprs(s, add_loads, &l);

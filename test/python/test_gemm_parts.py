@@ -215,3 +215,61 @@ def test_an_accumulator_that_starts_with_values(start):
     first = {"constant": 1.5, "product": p, "a part": np.where(np.arange(P)[:, None] < 32, d, 0)}.get(start, d)
     tilelang.compile(main)(a, b, d, c)
     np.testing.assert_allclose(c, first + p, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("through", ["tensor", "fragment"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int16", "int8", "int32"])
+def test_sums_of_int8_leave_as_another_dtype(dtype, through):
+    @T.prim_func
+    def main(A: T.Tensor((P, P), "int8"), B: T.Tensor((P, P), "int8"), C: T.Tensor((P, P), dtype)):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, P), "int8")
+            b = T.alloc_shared((P, P), "int8")
+            c = T.alloc_fragment((P, P), "int32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            if through == "tensor":
+                T.copy(c, C)
+            else:
+                d = T.alloc_fragment((P, P), dtype)
+                T.copy(c, d)
+                T.copy(d, C)
+
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(0, 2, (P, P)).astype("i1") for _ in "ab")
+    c = np.zeros((P, P), dtype)
+    tilelang.compile(main)(a, b, c)
+    np.testing.assert_array_equal(c, (a.astype("i4") @ b.astype("i4")).astype(dtype))
+
+
+@pytest.mark.parametrize("jump", ["break", "continue"])
+@pytest.mark.parametrize("n", [0, 1, 3, 9])
+def test_a_loop_that_is_left_before_its_product(jump, n):
+    @T.prim_func
+    def main(
+        A: T.Tensor((P, P), "float16"), B: T.Tensor((P, P), "float16"), n: T.int32, C: T.Tensor((P, P), "float32")
+    ):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, 16), "float16")
+            b = T.alloc_shared((16, P), "float16")
+            c = T.alloc_fragment((P, P), "float32")
+            T.clear(c)
+            for k in T.serial(4):
+                if k == n:
+                    if jump == "break":
+                        break
+                    else:
+                        continue
+                T.copy(A[0, k * 16], a)
+                T.copy(B[k * 16, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal((P, P)).astype("f2") for _ in "ab")
+    c = np.zeros((P, P), "f4")
+    tilelang.compile(main)(a, b, n, c)
+    steps = [k for k in range(4) if (k < n if jump == "break" else k != n)]
+    want = sum((a[:, 16 * k :][:, :16].astype("f4") @ b[16 * k :][:16].astype("f4") for k in steps), np.zeros((P, P)))
+    np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-4)
