@@ -437,8 +437,14 @@ bool ir_residue(const IrExpr *e, int64_t m, int64_t *out);
 
 /* Bytes of a buffer as it lies in memory, padding of fractals and 32-byte rows included; GM: -1 if dynamic. */
 int64_t ir_buf_bytes(const IrBuf *b);
-/* Element offset of (row, col) in a fractal layout whose matrix is [rows, cols]; ND excluded.
- * NZ of L0C uses 16x16 fractals (space decides). */
+/* Elements of a line of a fractal: a block of 32 bytes; in L0C 16, whatever their size. */
+static inline int64_t ir_c0(Space s, DType t) { return s == SPACE_L0C ? 16 : dtype_c0(t); }
+/* A fractal of a layout other than ND, in elements of the matrix: 16 lines; of ZN they are columns. */
+typedef struct { int64_t rows, cols; } IrFractal;
+static inline IrFractal ir_fractal(Layout l, Space s, DType t) {
+  return l == LAYOUT_ZN ? (IrFractal){ir_c0(s, t), 16} : (IrFractal){16, ir_c0(s, t)};
+}
+/* Element offset of (row, col) in a fractal layout whose matrix is [rows, cols]; ND excluded. */
 int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols, int64_t r, int64_t c);
 /* The dimension in which operand `arg` of an instruction of the cube's memories, or of a product, is known to start
  * inside a fractal, with the elements it must start on a multiple of; -1: none is known. */

@@ -215,10 +215,9 @@ int64_t ir_buf_bytes(const IrBuf *b) {
     n[d] = b->shape[d]->i;
   }
   if (b->layout != LAYOUT_ND && b->rank >= 2) {
-    int64_t c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
-    bool zn = b->layout == LAYOUT_ZN;
-    n[b->rank - 2] = round_up(n[b->rank - 2], zn ? c0 : 16);
-    n[b->rank - 1] = round_up(n[b->rank - 1], zn ? 16 : c0);
+    IrFractal f = ir_fractal(b->layout, b->space, b->type);
+    n[b->rank - 2] = round_up(n[b->rank - 2], f.rows);
+    n[b->rank - 1] = round_up(n[b->rank - 1], f.cols);
   }
   int64_t bytes = dtype_size(b->type);
   for (int d = 0; d < b->rank; d++) {
@@ -229,7 +228,7 @@ int64_t ir_buf_bytes(const IrBuf *b) {
 }
 
 int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols, int64_t r, int64_t c) {
-  int64_t c0 = s == SPACE_L0C ? 16 : dtype_c0(t);
+  int64_t c0 = ir_c0(s, t);
   switch (l) {
   case LAYOUT_NZ: return c / c0 * round_up(rows, 16) * c0 + r * c0 + c % c0;
   case LAYOUT_ZZ: return (r / 16 * ceil_div(cols, c0) + c / c0) * 16 * c0 + r % 16 * c0 + c % c0;

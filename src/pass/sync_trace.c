@@ -77,7 +77,8 @@ static bool known(const IrExpr *e, int64_t *v) {
 
 /* Bytes of a box of a fractal matrix: runs along the inner order, one run an outer block. */
 static void fractal_runs(const IrBuf *b, int64_t plane, int64_t r, int64_t rows, int64_t c, int64_t cols, Access *a) {
-  int64_t size = dtype_size(b->type), c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
+  int64_t size = dtype_size(b->type), c0 = ir_c0(b->space, b->type);
+  IrFractal f = ir_fractal(b->layout, b->space, b->type);
   int64_t R = b->shape[b->rank - 2]->i, C = b->shape[b->rank - 1]->i;
   int64_t fractal = 16 * c0 * size;
   if (b->layout == LAYOUT_NZ) {
@@ -86,11 +87,10 @@ static void fractal_runs(const IrBuf *b, int64_t plane, int64_t r, int64_t rows,
     a->width = rows * c0 * size;
     a->count = (c + cols - 1) / c0 - c / c0 + 1;
   } else {
-    int64_t rb = b->layout == LAYOUT_ZZ ? 16 : c0, cb = b->layout == LAYOUT_ZZ ? c0 : 16;
-    a->pitch = ceil_div(C, cb) * fractal;
-    a->start = plane + r / rb * a->pitch + c / cb * fractal;
-    a->width = ((c + cols - 1) / cb - c / cb + 1) * fractal;
-    a->count = (r + rows - 1) / rb - r / rb + 1;
+    a->pitch = ceil_div(C, f.cols) * fractal;
+    a->start = plane + r / f.rows * a->pitch + c / f.cols * fractal;
+    a->width = ((c + cols - 1) / f.cols - c / f.cols + 1) * fractal;
+    a->count = (r + rows - 1) / f.rows - r / f.rows + 1;
   }
 }
 

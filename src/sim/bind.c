@@ -37,9 +37,9 @@ static bool lay_out(Run *r, SimBuf *b) {
   for (int d = b->rank - 1; d >= 0; d--) {
     int64_t extent = b->shape[d];
     if (b->fractal && d == b->rank - 1) {
-      int64_t c0 = b->space == SPACE_L0C ? 16 : 32 / b->size;
-      b->frow = b->layout == LAYOUT_ZN ? c0 : 16;
-      b->fcol = b->layout == LAYOUT_ZN ? 16 : c0;
+      IrFractal f = ir_fractal(b->layout, b->space, b->type);
+      b->frow = f.rows;
+      b->fcol = f.cols;
       extent = b->pcol = round_up(b->shape[d], b->fcol);
       b->prow = b->rank > 1 ? round_up(b->shape[d - 1], b->frow) : b->frow;
       if (b->rank == 1) extent *= b->prow;

@@ -634,10 +634,9 @@ bool cw_box(CWriter *w, const IrRegion *r, CBox *out) {
   const IrBuf *b = r->buf;
   int n = b->rank;
   if (n < 2) return false;
-  int64_t c0 = b->space == SPACE_L0C ? 16 : dtype_c0(b->type);
-  bool zn = b->layout == LAYOUT_ZN;
-  out->plane_rows = round_up(b->shape[n - 2]->i, zn ? c0 : 16);
-  out->plane_cols = round_up(b->shape[n - 1]->i, zn ? 16 : c0);
+  IrFractal f = ir_fractal(b->layout, b->space, b->type);
+  out->plane_rows = round_up(b->shape[n - 2]->i, f.rows);
+  out->plane_cols = round_up(b->shape[n - 1]->i, f.cols);
   out->plane = cw_num(w, 0);
   int64_t size = out->plane_rows * out->plane_cols;
   for (int d = n - 3; d >= 0; d--) {
@@ -671,7 +670,7 @@ bool cw_rows(CWriter *w, const IrRegion *const *reg, IrRows *rows, int n) {
 }
 
 IrExpr *cw_nz_offset(CWriter *w, const IrBuf *buf, const CBox *b) {
-  int64_t c0 = buf->space == SPACE_L0C ? 16 : dtype_c0(buf->type);
+  int64_t c0 = ir_c0(buf->space, buf->type);
   return cw_op(w, EX_ADD, b->plane, cw_op(w, EX_ADD, cw_mul(w, b->c, b->plane_rows), cw_mul(w, b->r, c0)));
 }
 
