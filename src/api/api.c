@@ -156,14 +156,13 @@ static bool observe(const Pass *done, PassCtx *p, double seconds, void *user) {
 
 /* ---- print and assert never change a program: it is lowered without them too, and must be the same ---------- */
 
-/* The module's text with its prints dropped; the module is left as it is. */
-static const char *text_without_says(TlContext *c) {
+/* A text with some of its prints (NULL: all) dropped. */
+static const char *with_says(TlContext *c, const char *text, const bool *keep) {
   Diags d;
   diags_init(&d, &c->arena);
-  const char *text = api_print(c, c->module);
   IrModule *m = ir_parse(&c->arena, &d, c->name, text, strlen(text));
   if (!m) return text;
-  ir_drop_says(m->kernel);
+  ir_drop_says(m->kernel, keep);
   return api_print(c, m);
 }
 
@@ -176,25 +175,68 @@ static bool put_text(TlContext *c, PassCtx *p, const char *text) {
   return true;
 }
 
-/* Lowers a program with prints. What the passes make of it must be what they make of `source`, its text without them;
- * otherwise it is lowered without them, and the user is told. */
-static bool lower_says(TlContext *c, const TlLower *o, const char *source) {
-  PassCtx fresh = c->pass, plain = c->pass;
-  uint32_t before = c->diags.n_errors, known = c->diags.list.len;
+/* What the passes make of a text, without its prints; NULL: they refuse it. */
+static const char *lowered_text(TlContext *c, const PassCtx *fresh, const TlLower *o, const char *text) {
+  PassCtx p = *fresh;
   Diags unseen;
   diags_init(&unseen, &c->arena);
-  plain.diags = &unseen;
-  bool other = put_text(c, &plain, source) && pass_run_all(&plain, o->last, NULL, NULL);
+  p.diags = &unseen;
+  if (!put_text(c, &p, text) || !pass_run_all(&p, o->last, NULL, NULL) || unseen.n_errors) return NULL;
+  return with_says(c, api_print(c, p.module), NULL);
+}
+
+enum { MOST_TRIED = 64 }; /* prints that are lowered one by one */
+typedef struct { Vec(IrStmt *) list; Arena *a; } Says;
+
+static bool note_say(IrStmt *s, void *user) {
+  Says *x = user;
+  if (!ir_is_say(s)) return true;
+  IrStmt *copy = arena_new(x->a, IrStmt); /* passes work on s */
+  *copy = *s;
+  vec_push(x->a, &x->list, copy);
+  return true;
+}
+
+/* Which prints leave the program as it is: each by itself, and those together. False: it cannot be told. */
+static bool harmless(TlContext *c, const PassCtx *fresh, const TlLower *o, const char *text, const char *plain,
+                     const Says *says, bool *keep) {
+  uint32_t n = says->list.len;
+  if (n > MOST_TRIED) return false;
+  for (uint32_t i = 0; i < n; i++) {
+    bool *one = arena_array(&c->arena, bool, n);
+    one[i] = true;
+    const char *with = lowered_text(c, fresh, o, with_says(c, text, one));
+    keep[i] = with && !strcmp(with, plain);
+  }
+  const char *all = lowered_text(c, fresh, o, with_says(c, text, keep));
+  return all && !strcmp(all, plain);
+}
+
+/* Lowers a program with prints. What the passes make of it must be what they make of its text without them; otherwise
+ * those that make the difference are left out, and the user is told. */
+static bool lower_says(TlContext *c, const TlLower *o) {
+  PassCtx fresh = c->pass;
+  const char *text = api_print(c, c->module), *plain = lowered_text(c, &fresh, o, with_says(c, text, NULL));
+  uint32_t before = c->diags.n_errors, known = c->diags.list.len;
+  Says says = {.a = &c->arena};
+  ir_walk(&c->pass.k->body, note_say, &says);
   bool ok = pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
-  if (!other || (ok && !strcmp(text_without_says(c), api_print(c, plain.module)))) return ok;
+  if (!plain || (ok && !strcmp(with_says(c, api_print(c, c->module), NULL), plain))) return ok;
   c->diags.n_errors = before;
   c->diags.list.len = known;
   c->stages.len = 0;
+  bool *keep = arena_array(&c->arena, bool, says.list.len), some = harmless(c, &fresh, o, text, plain, &says, keep);
   c->pass = fresh;
-  if (!put_text(c, &c->pass, source)) return false;
+  if (!put_text(c, &c->pass, with_says(c, text, some ? keep : NULL))) return false;
   c->module = c->pass.module;
-  diag_add(&c->diags, DIAG_SAY_LEFT_OUT, c->pass.k->loc,
-           "the prints of this kernel are left out: with them the compiler would make another program");
+  for (uint32_t i = 0; i < says.list.len && some; i++)
+    if (!keep[i])
+      pass_left_out(&c->pass, says.list.data[i],
+                    "with it the compiler would make another program: it, or the `if` around it, needs a value that "
+                    "nothing else needs there");
+  if (!some)
+    diag_add(&c->diags, DIAG_SAY_LEFT_OUT, c->pass.k->loc,
+             "the prints of this kernel are left out: with them the compiler would make another program");
   return pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
 }
 
@@ -229,7 +271,7 @@ int tl_lower(TlContext *c, const TlLower *opt) {
   c->pass = (PassCtx){.arena = &c->arena, .diags = &c->diags, .arch = arch, .module = c->module, .k = k,
                       .auto_sync = !o->no_auto_sync, .auto_memory = !o->no_auto_memory};
   uint32_t before = c->diags.n_errors;
-  if (ir_has_says(k)) return c->valid = lower_says(c, o, text_without_says(c));
+  if (ir_count_says(k)) return c->valid = lower_says(c, o);
   return c->valid = pass_run_all(&c->pass, o->last, observe, c) && c->diags.n_errors == before;
 }
 

@@ -397,8 +397,10 @@ IrExpr *ir_count(IrKernel *k, const IrRegion *r);          /* product of the ext
 
 typedef struct { const char *at; int len; char conv; bool count; } IrSpec; /* "%*t": count; conv 't' takes a tile */
 bool ir_next_spec(const char **text, IrSpec *out); /* the next conversion of a text; %% is none */
-bool ir_has_says(const IrKernel *k);
-void ir_drop_says(IrKernel *k); /* and the loops and ifs that hold nothing else */
+int ir_count_says(const IrKernel *k);
+/* Takes them out, and the loops and ifs that held nothing else. keep: one for each in the order of ir_walk, those that
+ * are true stay; NULL: none. */
+void ir_drop_says(IrKernel *k, const bool *keep);
 
 /* ---- vec.c: the one reading of a vector instruction's operands (simulator, writers, verifier, legalize) ---- */
 

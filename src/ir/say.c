@@ -23,23 +23,28 @@ bool ir_next_spec(const char **text, IrSpec *out) {
   return false;
 }
 
-static bool not_say(IrStmt *s, void *user) {
-  (void)user;
-  return !ir_is_say(s);
+static bool count_say(IrStmt *s, void *user) {
+  *(int *)user += ir_is_say(s);
+  return true;
 }
 
-bool ir_has_says(const IrKernel *k) { return !ir_walk((IrBlock *)&k->body, not_say, NULL); }
+int ir_count_says(const IrKernel *k) {
+  int n = 0;
+  ir_walk((IrBlock *)&k->body, count_say, &n);
+  return n;
+}
 
-static bool drop(IrBlock *b) {
+static bool drop(IrBlock *b, const bool **keep) {
   bool any = false;
   for (IrStmt *s = b->first, *next; s; s = next) {
     next = s->next;
-    bool body = drop(&s->body), alt = drop(&s->alt);
+    bool goes = ir_is_say(s) && !(*keep && *(*keep)++);
+    bool body = drop(&s->body, keep), alt = drop(&s->alt, keep);
     bool empty = (body || alt) && !s->body.first && !s->alt.first;
-    any |= body || alt || ir_is_say(s);
-    if (ir_is_say(s) || empty) ir_remove(s);
+    any |= body || alt || goes;
+    if (goes || empty) ir_remove(s);
   }
   return any;
 }
 
-void ir_drop_says(IrKernel *k) { drop(&k->body); }
+void ir_drop_says(IrKernel *k, const bool *keep) { drop(&k->body, &keep); }

@@ -65,6 +65,27 @@ static bool clears(const IrStmt *s, const IrRegion *x) {
   return s && s->op == OP_FILL && ir_region_equal(&s->args[1].region, x) && ir_is_zero(s->args[0].scalar);
 }
 
+typedef struct { PassCtx *p; const IrRegion *x; IrBuf *acc; } Shown;
+
+/* While the product adds up, the sum is in the twin: that is what a print there shows. */
+static bool show_twin(IrStmt *s, void *user) {
+  const Shown *sh = user;
+  if (!ir_is_say(s)) return true;
+  Count n = {sh->x->buf, 0};
+  ir_say_exprs(s, count_expr, &n);
+  for (int i = 0; i < s->say.n; i++) {
+    IrRegion *r = s->say.arg[i].kind == ARG_REGION ? &s->say.arg[i].region : NULL;
+    if (!r || r->buf != sh->x->buf) continue;
+    if (ir_region_is_whole(sh->x) && sh->acc->rank == r->buf->rank) r->buf = sh->acc;
+    else n.n++;
+  }
+  if (n.n)
+    pass_drop_say(sh->p, s,
+                  "the sum is in l0c here, which the scalar unit does not reach; a slice of the whole tile is shown: "
+                  "T.print(x[0:1, 0:4])");
+  return true;
+}
+
 static void bridge_acc(Ctx *c, IrStmt *g) {
   IrKernel *k = c->k;
   IrRegion x = g->args[2].region;
@@ -88,6 +109,8 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
   IrBuf *acc = twin(c, x.buf, "acc", SPACE_L0C, &x, g->loc);
   IrRegion whole = ir_whole(k, acc);
   g->args[2].region = whole;
+  Shown shown = {c->p, &x, acc};
+  if (top != g) ir_walk(&top->body, show_twin, &shown);
   bool overwrites = init_is_first(init, first);
   if (runs || init) {
     ir_set_attr(k, g, ATTR_INIT, first);

@@ -23,6 +23,7 @@ typedef struct {
 void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);
 
 /* Takes a print or assertion out of the program; the user is told why. */
+void pass_left_out(PassCtx *p, const IrStmt *s, const char *why); /* says that a print or assertion is */
 void pass_drop_say(PassCtx *p, IrStmt *s, const char *fmt, ...) TL_PRINTF(3, 4);
 
 enum { /* facts about the IR that passes need, give and break */

@@ -32,14 +32,38 @@ void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) {
   vec_push(p->arena, &p->remarks, r);
 }
 
+void pass_left_out(PassCtx *p, const IrStmt *s, const char *why) {
+  diag_add(p->diags, DIAG_SAY_LEFT_OUT, s->loc, "this %s is left out: %s", s->op == ST_PRINT ? "print" : "assertion",
+           why);
+}
+
 void pass_drop_say(PassCtx *p, IrStmt *s, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   const char *text = arena_vprintf(p->arena, fmt, ap);
   va_end(ap);
-  diag_add(p->diags, DIAG_SAY_LEFT_OUT, s->loc, "this %s is left out: %s", s->op == ST_PRINT ? "print" : "assertion",
-           text);
+  pass_left_out(p, s, text);
   ir_remove(s);
+}
+
+static void look_for_unreachable(IrExpr *e, void *user) {
+  bool reached = e->op != EX_LOAD || e->buf->space == SPACE_GM || e->buf->space == SPACE_UB;
+  if (!reached) *(const IrBuf **)user = e->buf;
+}
+static void look_in_say(IrExpr **e, void *user) { ir_walk_expr(*e, look_for_unreachable, user); }
+
+/* Elements of a memory of the cube: whole regions of it are shown, but the scalar unit does not read it. */
+static void drop_unreachable(PassCtx *p, IrBlock *b) {
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    drop_unreachable(p, &s->body);
+    drop_unreachable(p, &s->alt);
+    const IrBuf *in = NULL;
+    if (ir_is_say(s)) ir_say_exprs(s, look_in_say, &in);
+    if (in)
+      pass_drop_say(p, s, "the scalar unit does not reach %%%s in %s; a slice is shown: T.print(x[0:1, 0:4])", in->name,
+                    space_info[in->space].name);
+  }
 }
 
 /* What is printed before and after the launch stands aside while a pass runs. */
@@ -126,6 +150,7 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
     double t0 = now();
     IrBlock aside = {0};
     set_aside(p->k, &aside);
+    if (pass->gives & FACT_SYNCED) drop_unreachable(p, &p->k->body);
     if (!run_pass(p, pass)) return false;
     put_back(p->k, &aside);
     ir_renumber(p->k);

@@ -150,6 +150,90 @@ def test_cube_and_vector_cores_print_what_they_have(capsys):
     assert "vector core 0: d float32[16, 32]" in text and "vector core 1: d float32[16, 32]" in text
 
 
+def test_the_sum_of_a_product_is_shown_while_it_grows(capsys):
+    @T.prim_func
+    def f(A: T.Tensor((32, 96), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1) as bx:
+            a, b = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.copy(A[0, 0], b)
+            T.clear(c)
+            for k in T.Pipelined(3, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.gemm(a, b, c)
+                T.print(c[0:1, 0:2], "sum")
+            for i, j in T.Parallel(32, 32):
+                c[i, j] = c[i, j] * 2.0
+            T.copy(c, C)
+
+    kernel = tilelang.compile(f, out_idx=[1])
+    for run in (kernel, kernel.interpret):
+        capsys.readouterr()
+        run(np.ones((32, 96), np.float16))
+        said = "\n".join(lines_of(capsys.readouterr().out))
+        assert [said.count(f"[[{n}, {n}]]") for n in (32, 64, 96)] == [1, 1, 1]
+
+
+def test_only_what_would_change_the_program_is_left_out(capsys):
+    @T.prim_func
+    def f(A: T.Tensor((2, 32), "float32"), C: T.Tensor((2, 32), "float32"), n: T.int32):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((2, 32), "float32")
+            T.copy(A, a)
+            for i in T.serial(n):
+                T.printf("step %d\n", i)
+                if a[0, 0] > 2.0:
+                    T.print("large")
+            T.device_assert(n < 4)
+            T.copy(a, C)
+
+    with pytest.warns(tilelang.errors.TileLangWarning, match="TL1201.*this print is left out") as said:
+        kernel = tilelang.compile(f, out_idx=[1])
+    first = f.fn.__code__.co_firstlineno
+    assert [w.message.diagnostic.line - first for w in said] == [8]
+    capsys.readouterr()
+    kernel(np.full((2, 32), 3, np.float32), 2)
+    out = capsys.readouterr().out
+    assert "step 0" in out and "step 1" in out and "large" not in out
+    with pytest.raises(tilelang.KernelFault, match="`n < 4` does not hold"):
+        kernel(np.zeros((2, 32), np.float32), 4)
+    with pytest.raises(tilelang.KernelFault, match="`n < 4` does not hold"):
+        kernel.interpret(np.zeros((2, 32), np.float32), 4)
+
+
+def test_elements_that_the_scalar_unit_does_not_reach():
+    @T.prim_func
+    def f(A: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1) as bx:
+            a, c = T.alloc_L1((32, 32), "float16"), T.alloc_L0C((32, 32), "float32")
+            T.copy(A, a)
+            T.gemm_v0(a, a, c, init=True)
+            T.print(c[0, 0])
+            T.print(c[0:1, 0:1])
+            T.copy(c, C)
+
+    with pytest.warns(tilelang.errors.TileLangWarning, match="does not reach 'c' in l0c; a slice is shown"):
+        kernel = tilelang.compile(f, out_idx=[1])
+    assert kernel.ir("lowered").count(" print ") == 1
+
+
+def test_a_number_of_a_dump_that_the_run_knows(capsys):
+    @T.prim_func
+    def f(A: T.Tensor((3, 32), "float32")):
+        with T.Kernel(3) as bx:
+            a = T.alloc_shared((1, 32), "float32")
+            T.copy(A[bx, 0], a)
+            T.dump_tensor(a, bx + 7, 2)
+
+    kernel = tilelang.compile(f)
+    for run in (kernel, kernel.interpret):
+        capsys.readouterr()
+        run(np.zeros((3, 32), np.float32))
+        out = capsys.readouterr().out
+        assert all(f"dump {n}: %a f32[1, 32] [0, 0]" in out for n in (7, 8, 9))
+    assert "DumpTensor(" in kernel.get_kernel_source()
+
+
 def test_the_writers():
     kernel = make(True)
     source = kernel.get_kernel_source()

@@ -17,7 +17,7 @@ import threading
 import numpy as np
 
 from ..errors import Diagnostic, KernelFault, show_print
-from ..frontend.expr import Buffer, Element, Expr, Region
+from ..frontend.expr import Buffer, Element, Expr, Region, show
 from ..language.dtypes import float32
 from . import arith
 from .arith import narrow, np_dtype, widen
@@ -539,7 +539,8 @@ class Lane:
 
     def on_assert(self, s):
         if not self.value(s.cond):
-            raise self.fault(817, f"the assertion does not hold: {say(self, s.text, s.args)}")
+            text = say(self, s.text, s.args)
+            raise self.fault(817, f"`{show(s.cond)}` does not hold{': ' * bool(text)}{text}")
 
     def on_sync_all(self, s):
         self.syncs += 1

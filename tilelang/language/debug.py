@@ -99,11 +99,14 @@ def print(obj, msg=""):
 def dump_tensor(tensor, desc=0, dump_size=None, shape_info=()):
     """Prints the first `dump_size` elements of a tile or tensor under the number `desc`."""
     r = region_of(tensor, "T.dump_tensor")
-    lead = f"dump {value_of(desc) if value_of(desc) is not None else desc}: "
+    known = value_of(desc)
+    at_run_time = known is None and isinstance(desc, Expr)
+    lead = "dump %d: " if at_run_time else f"dump {desc if known is None else known}: "
+    values = [desc] if at_run_time else []
     if dump_size is None:
-        _say("T.dump_tensor", lead + "%t", [r])
+        _say("T.dump_tensor", lead + "%t", [*values, r])
     else:
-        _say("T.dump_tensor", lead + "%*t", [wrap(dump_size, int32), r])
+        _say("T.dump_tensor", lead + "%*t", [*values, wrap(dump_size, int32), r])
 
 
 def device_assert(cond, msg="", *args):
