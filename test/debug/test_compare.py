@@ -133,6 +133,65 @@ def test_tensors_of_the_caller_stay():
     np.testing.assert_array_equal(c, np.arange(64))
 
 
+def copied_rows(dtype="float32"):
+    """C = A in the first `rows` blocks of two rows."""
+    n = T.symbolic("n")
+
+    @T.prim_func
+    def f(A: T.Tensor((n, 32), dtype), C: T.Tensor((n, 32), dtype), rows: T.int32):
+        with T.Kernel(T.ceildiv(n, 2)) as bx:
+            a = T.alloc_shared((2, 32), dtype)
+            T.copy(A[bx * 2, 0], a)
+            if bx < rows:
+                T.copy(a, C[bx * 2, 0])
+
+    return tilelang.compile(f, out_idx=[1])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_are_compared_exactly(dtype):
+    a = rng.integers(2**61, 2**62, (4, 32)).astype(dtype)
+    near = a.copy()
+    near[1, 5] += 1
+    found = copied_rows(dtype=dtype).compare(a, 2, ref=near)
+    assert not found and found[0].count == 1 and found[0].worst == (1, 5) and found[0].error == 1
+    assert f"is {a[1, 5]}, the reference {near[1, 5]}" in str(found)
+
+
+def test_outputs_without_elements_and_without_blocks(tmp_path):
+    empty = np.zeros((0, 32), np.float32)
+    kernel = copied_rows()
+    found = kernel.compare(empty, 2)
+    assert found and not kernel.bisect(empty, 2) and not kernel.numerics(empty, 2)
+    pytest.importorskip("matplotlib")
+    assert found.save(tmp_path / "empty.png").exists()
+    with pytest.raises(tilelang.ArgumentError, match="this call launches nothing"):
+        kernel.reproduce(tmp_path / "r.tl", empty, 2)
+
+
+def test_what_nothing_writes_is_said():
+    found = copied_rows().compare(np.ones((6, 32), np.float32), 1)
+    assert found and "C: agrees" in str(found) and "; 128 of 192 elements are never written" in str(found)
+
+
+def test_references_of_every_kind():
+    kernel, a = copied_rows(), np.ones((4, 32), np.float32)
+    assert kernel.compare(a, 2, ref=1.0) and kernel.compare(a, 2, ref=np.float32(1)) and not kernel.compare(a, 2, ref=2)
+    for ref, message in (
+        (lambda A: A, "ref is called with the 2 arguments of the call"),
+        (lambda A, rows: None, "ref returns None"),
+        ("one", "ref is str 'one'"),
+        ([a, a], "ref gives 2 tensors, the kernel writes 1"),
+        (a[:3], "the reference of 'C' has shape"),
+    ):
+        with pytest.raises(tilelang.ArgumentError, match=message):
+            kernel.compare(a, 2, ref=ref)
+    torch = pytest.importorskip("torch")
+    for dtype in ("float8_e4m3fn", "float8_e5m2", "bfloat16", "bool"):
+        x = (torch.arange(128).reshape(4, 32) % 3).to(getattr(torch, dtype))
+        assert copied_rows(dtype=dtype).compare(x, 2, ref=lambda A, rows: A)
+
+
 # ---- a race, and a pass that breaks the program ---------------------------------------------------------------------
 
 

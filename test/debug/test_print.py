@@ -230,7 +230,7 @@ def test_a_number_of_a_dump_that_the_run_knows(capsys):
         capsys.readouterr()
         run(np.zeros((3, 32), np.float32))
         out = capsys.readouterr().out
-        assert all(f"dump {n}: %a f32[1, 32] [0, 0]" in out for n in (7, 8, 9))
+        assert all(f"dump {n}: a float32[1, 32] [0, 0]" in out for n in (7, 8, 9))
     assert "DumpTensor(" in kernel.get_kernel_source()
 
 

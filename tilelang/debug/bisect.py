@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from ..errors import CompileError, KernelFault
-from .compare import TOLERANCE
+from .compare import TOLERANCE, wide
 from .call import copied
 from .core import lowered, stages
 
@@ -62,7 +62,7 @@ def apart(call, launch, was, now, rtol):
     """What differs, in words, or None."""
     for i in call.results(launch):
         p, a, b = call.params[i], was[i], now[i]
-        x, y = a.astype(np.float64), b.astype(np.float64)
+        x, y = wide(a), wide(b)
         limit = 4 * TOLERANCE.get(str(p.dtype), 0.0) if rtol is None else rtol
         with np.errstate(all="ignore"):
             finite = np.abs(x[np.isfinite(x)])

@@ -5,10 +5,13 @@ which notes block, core and statement of each store to an output. The kind is a 
 the trace that one kind of mistake leaves in the numbers; the first that finds it is named.
 """
 
+import inspect
+
 import numpy as np
 
 from ..errors import ArgumentError, _short
 from ..frontend.expr import Region
+from ..tensors import what
 from .call import copied
 from .machine import root
 
@@ -177,13 +180,21 @@ KINDS = [
 # ---- one output -----------------------------------------------------------------------------------------------------
 
 
+def wide(values):
+    """Numbers to subtract: float64, for integers of 64 bits more."""
+    values = np.asarray(values)
+    return values.astype(np.longdouble if values.dtype.kind in "iu" and values.dtype.itemsize == 8 else np.float64)
+
+
 class Difference:
     """One output against its reference: `worst` index, `error` there, `count` of wrong elements, `kind` and `why`,
     `where` (block and core) and `line` that wrote the worst one, `by_tile` (largest error of each tile)."""
 
     def __init__(self, name, dtype, got, want, tile, rtol, atol):
-        self.name, self.dtype, self.tile = name, dtype, tile
-        self.got, self.want = np.asarray(got).astype(np.float64), np.asarray(want).astype(np.float64)
+        self.name, self.dtype, self.tile = name, dtype, tuple(max(t, 1) for t in tile)
+        self.got, self.want = wide(got), wide(want)
+        if self.want.ndim == 0:  # one number for all elements
+            self.want = np.broadcast_to(self.want, self.got.shape)
         if self.got.shape != self.want.shape:
             raise ArgumentError(
                 f"the reference of '{name}' has shape {self.want.shape}, the result {self.got.shape}",
@@ -202,11 +213,17 @@ class Difference:
         self.worst = tuple(int(i) for i in np.unravel_index(np.argmax(error), error.shape)) if error.size else ()
         self.error = float(error[self.worst]) if error.size else 0.0
         self.kind = self.why = self.where = self.line = None
+        self.unwritten = 0  # elements that nothing writes
 
     def close(self, a, b):
         with np.errstate(all="ignore"):
             near = np.abs(a - b) <= self.atol + self.rtol * np.abs(b)
         return near | (a == b) | (np.isnan(a) & np.isnan(b))
+
+    def number(self, values):
+        """The value at the worst place as text."""
+        v = values[self.worst]
+        return f"{v:.9g}" if self.dtype.is_float or v != np.floor(v) else str(int(v))
 
     def boxes(self):
         """The tiles of the output, as indices."""
@@ -227,13 +244,14 @@ class Difference:
                 return
 
     def __str__(self):
+        left = f"; {self.unwritten} of {self.got.size} elements are never written" if self.unwritten else ""
         if not self.count:
-            return f"{self.name}: agrees (tolerance {self.atol:.3g} + {self.rtol:.3g} * |reference|)"
+            return f"{self.name}: agrees (tolerance {self.atol:.3g} + {self.rtol:.3g} * |reference|){left}"
         at = ", ".join(str(i) for i in self.worst)
         out = [
             f"{self.name}: {self.count} of {self.got.size} elements differ by more than "
-            f"{self.atol:.3g} + {self.rtol:.3g} * |reference|",
-            f"  worst: {self.name}[{at}] is {self.got[self.worst]:.9g}, the reference {self.want[self.worst]:.9g}",
+            f"{self.atol:.3g} + {self.rtol:.3g} * |reference|{left}",
+            f"  worst: {self.name}[{at}] is {self.number(self.got)}, the reference {self.number(self.want)}",
         ]
         if self.where:
             file, line = self.line
@@ -349,6 +367,7 @@ def compare(call, ref, rtol, atol):
     for n, i in enumerate(call.written):
         p = call.params[i]
         d = Difference(p.name, p.dtype, got[i], wants[n], seen.tile(mine[i]), rtol, atol)
+        d.unwritten = int((seen.owner[id(mine[i])] < 0).sum()) if i in call.made else 0
         if d.count:
             wrote = seen.of(mine[i], d.worst)
             d.where, d.line = wrote if wrote else (None, None)
@@ -396,5 +415,28 @@ def _references(call, ref, interpreted):
 def _numpy(r):
     if hasattr(r, "detach"):
         r = r.detach().cpu()
-        return r.float().numpy() if str(r.dtype) == "torch.bfloat16" else r.numpy()
-    return np.asarray(r)
+        return r.float().numpy() if r.dtype.is_floating_point and r.element_size() < 4 else r.numpy()
+    found = np.asarray(r)
+    if found.dtype.kind in "OUSMm":
+        fix = "an array, a list of arrays, or a function of the arguments that gives them"
+        raise ArgumentError(f"ref is {what(r)}", fix)
+    return found
+
+
+def asked(ref, args):
+    """What a reference gives for the arguments of a call."""
+    if not callable(ref):
+        return ref
+    try:
+        inspect.signature(ref).bind(*args)
+    except TypeError as e:
+        raise ArgumentError(
+            f"ref is called with the {len(args)} arguments of the call: {e}",
+            "a parameter for each argument: ref=lambda A, B: A @ B",
+        ) from None
+    except ValueError:
+        pass  # a function of C does not say what it takes
+    got = ref(*args)
+    if got is None:
+        raise ArgumentError("ref returns None", "return the array that the kernel should give")
+    return got

@@ -21,9 +21,9 @@ class Debugging:
         interpreter's results. Gives a Comparison: printable, true when all agree; `save(path)` writes a heat map.
         Tensors of the caller are not written. `rtol`, `atol`: what counts as equal; left out: by dtype."""
         from .call import Call
-        from .compare import compare
+        from .compare import asked, compare
 
-        return compare(Call(*self._called(args, kwargs)), ref(*args) if callable(ref) else ref, rtol, atol)
+        return compare(Call(*self._called(args, kwargs)), asked(ref, args), rtol, atol)
 
     def bisect(self, *args, rtol=None, **kwargs):
         """The first pass after which the numbers change by more than rounding (`rtol` of the largest value): a

@@ -61,6 +61,8 @@ def reproduce(call, path, number=None):
     (from 1), or the first that fails, or the last."""
     kernel = call.kernel
     kernel._need("reproduce")
+    if not call.launches:
+        raise ArgumentError(f"{kernel.name}: this call launches nothing: it has no blocks", "sizes greater than 0")
     if number is not None and number not in range(1, len(call.launches) + 1):
         raise ArgumentError(f"reproduce(launch={number!r}): the call has {len(call.launches)} launches", "launch=1")
     tensors = call.tensors()
