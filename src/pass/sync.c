@@ -93,16 +93,17 @@ static void note_gm(Sync *y, Pipe pipe) {
 /* Another core may answer at once: a wait is ordered after all that was told before it. That is more than is certain,
  * so what it leaves unordered is. */
 static void replay_cross(Sync *y, const IrStmt *s) {
+  Pipe pipe = s->sync.src < PIPE_ALL ? s->sync.src : PIPE_S; /* a wait that names none: S waits, and all after it */
   if (s->op == ST_CROSS_SET) {
-    keep_known(y, s->sync.src);
-    join(y->crossed, y->now.vc[s->sync.src]);
-    y->crossed[s->sync.src] = ++y->tick;
+    keep_known(y, pipe);
+    join(y->crossed, y->now.vc[pipe]);
+    y->crossed[pipe] = ++y->tick;
     return;
   }
-  y->now.last[s->sync.src] = ++y->tick;
-  note_gm(y, s->sync.src);
+  y->now.last[pipe] = ++y->tick;
+  note_gm(y, pipe);
   for (int q = 0; q < PIPE_COUNT; q++)
-    if (s->sync.src == (Pipe)q || s->sync.src == PIPE_S) join(y->now.vc[q], y->crossed);
+    if (pipe == (Pipe)q || pipe == PIPE_S) join(y->now.vc[q], y->crossed);
 }
 
 static void replay_hand(Sync *y, const Event *e) {

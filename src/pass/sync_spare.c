@@ -103,7 +103,7 @@ void sync_name_spare(Sync *y) {
   for (IrStmt *s = y->k->body.first; s; s = s->next)
     if (s != y->side && (s->op == ST_CUBE || s->op == ST_VECTOR)) ir_walk(&s->body, note_other_side, &x);
   if (y->trace.crossed) y->known = KNOWN_NOTED;
-  sync_replay(y);
+  if (!sync_replay(y)) return; /* what the compiler adds does not do in the whole trace: nothing can be said */
   if (y->trace.crossed) y->known = KNOWN_ASKED;
   uint32_t left = y->n_left, twice = y->n_twice;
   for (int barriers = 1; barriers >= 0; barriers--)

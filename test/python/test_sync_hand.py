@@ -1,9 +1,13 @@
 """Flags and barriers written by hand that order nothing are named in explain(), with what they hold up."""
 
 import json
+import pathlib
 import re
 
+import tilelang
+import tilelang.language as T
 from tilelang import _core
+from tilelang.profiler.profile import SPARE
 
 TEXT = """tl 1
 file "k.py"
@@ -112,3 +116,39 @@ kernel @k(%X: gm f32[2, 64], %Y: gm f32[64] out) grid(%bx: 1) {
 }
 """
     assert [line for line, _ in fixes(text)] == [4]
+
+
+def halves(spare):
+    @T.prim_func
+    def kernel(X: T.Tensor((4096,), "float32"), Y: T.Tensor((4096,), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_ub((512,), "float32")
+            for i in T.serial(8):
+                if spare:
+                    T.barrier_all()
+                T.copy(X[i * 512], a)
+                T.barrier_all()
+                T.tile.mul(a, a, 0.5)
+                T.set_flag("v", "mte3", 0)
+                T.wait_flag("v", "mte3", 0)
+                T.copy(a, Y[i * 512])
+                T.set_flag("mte3", "mte2", 0)
+                T.wait_flag("mte3", "mte2", 0)
+
+    return tilelang.compile(kernel, out_idx=-1)
+
+
+def test_the_clock_tells_what_they_cost():
+    """The what-if is the time of the kernel without the lines."""
+    profile, without = halves(True).profile(), halves(False).profile()
+    assert len(profile.spare_lines) == 1 and not without.spare_lines
+    assert profile.what_if[SPARE] == without.us < profile.us and SPARE not in without.what_if
+
+
+def test_a_cross_wait_that_names_no_pipe():
+    """S waits, and all that it issues later comes after."""
+    path = pathlib.Path(__file__).parent.parent / "pass" / "sync" / "hand-cross.tl"
+    text = re.sub(r"cross_wait \w+ ", "cross_wait ", path.read_text())
+    p = _core.Program()
+    assert p.load("k.tl", text) and p.lower(no_auto_sync=True), p.diags_text()
+    assert [d["code"] for d in json.loads(p.diags_json())] == ["TL0702"]

@@ -3,7 +3,7 @@
 A rule speaks only where it can win at least SMALL of the kernel's time. Where the clock can be asked, the price is its
 answer; else it is an upper bound and says "up to"."""
 
-from .profile import DEEPER, LONG_ROWS, NO_LATENCY, REASONS
+from .profile import DEEPER, LONG_ROWS, NO_LATENCY, REASONS, SPARE
 
 SMALL = 0.03  # share of the kernel's time below which nothing is said
 WHOLE = 16384  # bytes of a transfer beyond which its fixed cost is small (hardware reference, GM access)
@@ -28,6 +28,7 @@ def advise(p):
         _small_transfers,
         _waits,
         _flags,
+        _spare,
         _conflicts,
         _traffic,
     ):
@@ -261,6 +262,15 @@ def _flags(p):
             f" `{worst['text']}`. Larger tiles need fewer; barriers written by hand can go where the compiler's"
             " flags order the same"
         )
+
+
+def _spare(p):
+    then = p.what_if.get(SPARE, p.us)
+    lines = ", ".join(map(str, p.spare_lines))
+    yield p.us - then, (
+        f"flags and barriers by hand in line{'s' if len(p.spare_lines) > 1 else ''} {lines} order nothing that is not"
+        f" ordered without them: deleted, the kernel takes {then:.1f} us"
+    )
 
 
 def _conflicts(p):

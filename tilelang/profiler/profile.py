@@ -31,6 +31,7 @@ REASONS = {
 MOST_EVENTS = 1_000_000
 LONG_ROWS, NO_LATENCY = "rows in GM long and aligned", "transfers without latency"
 DEEPER = "one more stage in every T.Pipelined"
+SPARE = "without the flags and barriers by hand that order nothing"
 
 # What the clock is asked for each what-if of `Profile.what_if`. All of them only take something away that costs time.
 QUESTIONS = {
@@ -240,7 +241,21 @@ class Profile:
         deeper = self._deeper()
         if deeper is not None:
             answers[DEEPER] = deeper
+        if self.spare_lines:
+            answers[SPARE] = self._without(self.spare_lines)
         return answers
+
+    @functools.cached_property
+    def spare_lines(self):
+        """[line]: flags and barriers written by hand that may all be deleted: `Kernel.explain` says why."""
+        flags = self.kernel.explain_json()["flags"]
+        return sorted({f["line"] for f in flags if f["hand"] and (f["why"] or "").startswith("written by hand; ")})
+
+    def _without(self, lines):
+        """Time without the flags and barriers of these Python lines."""
+        found = r"\n *(?:set_flag|wait_flag|barrier) .* @(?:\d+:)?(\d+):\d+(?=\n)"
+        text = re.sub(found, lambda m: "" if int(m[1]) in lines else m[0], self._program.text())
+        return self._run(lowered(self.name, text), full=False)[0]["us"]
 
     @functools.cached_property
     def conflicts(self):
