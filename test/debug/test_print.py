@@ -217,6 +217,24 @@ def test_elements_that_the_scalar_unit_does_not_reach():
     assert kernel.ir("lowered").count(" print ") == 1
 
 
+def test_the_tools_that_run_a_kernel_many_times_are_quiet(capsys):
+    @T.prim_func
+    def f(A: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")):
+        T.print(A, "before")
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A, a)
+            T.print(a)
+            T.copy(a, C)
+
+    kernel, a = tilelang.compile(f, out_idx=[1]), np.ones(64, np.float32)
+    capsys.readouterr()
+    assert kernel.compare(a) and not kernel.bisect(a) and not kernel.numerics(a)
+    assert capsys.readouterr().out == ""
+    kernel.interpret(a)
+    assert len(lines_of(capsys.readouterr().out)) == 2
+
+
 def test_a_number_of_a_dump_that_the_run_knows(capsys):
     @T.prim_func
     def f(A: T.Tensor((3, 32), "float32")):

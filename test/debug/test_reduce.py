@@ -69,3 +69,14 @@ def test_what_is_not_there_is_said(tmp_path, monkeypatch, capfd):
     (tmp_path / "case.tl").write_text("tl 1\n")
     monkeypatch.setattr("shutil.which", lambda name: None)
     assert main([str(tmp_path / "case.tl")]) == 2 and "there is no tlc" in capfd.readouterr().err
+
+
+def test_files_that_cannot_be_reduced_or_written(tmp_path, capfd):
+    (tmp_path / "x.tl").write_text("hello\n")
+    for how in ([], ["--sim"], ["--interpret"], ["--test", "true"]):
+        assert main([str(tmp_path / "x.tl"), *how]) == 2
+        assert "no line of it begins with `kernel`" in capfd.readouterr().err
+    (tmp_path / "k.tl").write_text("tl 1\nkernel @k(%A: gm f32[64]) grid(%bx: 1) {\n  fill 1.0 -> %A\n}\n")
+    out = tmp_path / "no" / "small.tl"
+    assert main([str(tmp_path / "k.tl"), "--test", "true", "-o", str(out)]) == 2
+    assert "small.tl cannot be written: No such file" in capfd.readouterr().err

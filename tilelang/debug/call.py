@@ -68,6 +68,7 @@ class Launch:
         args += self.added(prog)
         arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
         made = run(prog, arrays, {i: a for i, a in enumerate(args) if i not in arrays}, title=self.title)
+        made.quiet = True
         if watch is not None:
             watch(made)
         made.go()

@@ -256,6 +256,9 @@ def main(argv):
     if tlc is None and not (o.interpret or o.test):
         sys.stderr.write("there is no tlc on the PATH; --tlc says where it is\n")
         return 2
+    if not any(line.lstrip().startswith("kernel ") for line in text.split("\n")):
+        sys.stderr.write(f"{o.file} is no IR text: no line of it begins with `kernel`\n")
+        return 2
     if o.interpret:
         fails = differs
     elif o.test:
@@ -276,8 +279,12 @@ def main(argv):
         return 2
     small = reduce(text, fails)
     if o.out:
-        with open(o.out, "w", encoding="utf-8") as f:
-            f.write(small)
+        try:
+            with open(o.out, "w", encoding="utf-8") as f:
+                f.write(small)
+        except OSError as e:
+            sys.stderr.write(f"{o.out} cannot be written: {e.strerror}\n")
+            return 2
     else:
         sys.stdout.write(small)
     sys.stderr.write(f"{text.count(chr(10))} lines became {small.count(chr(10))}\n")
