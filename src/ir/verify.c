@@ -279,13 +279,13 @@ static void check_expr(Verifier *v, IrExpr *e) {
     v->maybe -= lazy && i;
     v->lazy -= lazy && i;
   }
-  int64_t c;
-  if ((e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type) && ir_is_int(e->arg[1], 0)) {
+  IrRange c = e->n == 2 && !dtype_is_float(e->type) ? ir_range(v->k, e->arg[1]) : (IrRange){INT64_MIN, INT64_MAX};
+  if ((e->op == EX_FDIV || e->op == EX_MOD) && c.lo == 0 && c.hi == 0) {
     Diag *g = bad(v, DIV_ZERO, "`%s` divides by 0", expr_text(v, e));
     diag_fix(v->d, g, "use a divisor that is not 0");
   }
-  if ((e->op == EX_SHL || e->op == EX_SHR) && is_const(e->arg[1], &c) && (c < 0 || c >= dtype_info[e->type].bits)) {
-    Diag *g = bad(v, SHIFT_RANGE, "`%s` shifts %s by %lld", expr_text(v, e), tname(e->type), ll(c));
+  if ((e->op == EX_SHL || e->op == EX_SHR) && c.lo == c.hi && (c.lo < 0 || c.lo >= dtype_info[e->type].bits)) {
+    Diag *g = bad(v, SHIFT_RANGE, "`%s` shifts %s by %lld", expr_text(v, e), tname(e->type), ll(c.lo));
     diag_fix(v->d, g, "shift by 0 to %d", dtype_info[e->type].bits - 1);
   }
 }

@@ -86,6 +86,32 @@ static bool show_twin(IrStmt *s, void *user) {
   return true;
 }
 
+/* Can sums leave L0C as another dtype? The rest goes through UB, whose cores convert. */
+static bool cube_writes(DType from, DType to) {
+  return from == to || (from == DT_F32 && (to == DT_F16 || to == DT_BF16));
+}
+
+/* Is the accumulator of a product of floats, or the float one of a product of integers, of another dtype than the sums
+ * that the cube makes? */
+static bool other_sum(const Ctx *c, const IrStmt *g) {
+  const IrBuf *x = g->args[2].region.buf;
+  DType sum = arch_product(c->p->arch, g->args[0].region.buf->type);
+  return undeclared(x) && sum != DTYPE_COUNT && sum != x->type && dtype_is_float(x->type);
+}
+
+/* Such an accumulator has the cube's dtype where nothing but copies reads it; copies convert. Else it is bridged. */
+static bool widen_acc(IrStmt *s, void *user) {
+  Ctx *c = user;
+  if (s->op != OP_GEMM || !other_sum(c, s)) return true;
+  IrBuf *x = s->args[2].region.buf;
+  DType was = x->type, sum = arch_product(c->p->arch, s->args[0].region.buf->type);
+  if (sum == DT_F32 && !(c->use[x->id].uses & (CORE_USE | USE_GEMM_AB | USE_START))) x->type = sum;
+  else c->use[x->id].uses |= USE_START;
+  pass_remark(c->p, "bridge", s->loc, "the cube adds in %s: sums become %s of %%%s when they leave it",
+              dtype_info[sum].name, dtype_info[was].name, x->name);
+  return true;
+}
+
 static void bridge_acc(Ctx *c, IrStmt *g) {
   IrKernel *k = c->k;
   IrRegion x = g->args[2].region;
@@ -107,6 +133,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     runs &= ir_loop_runs(k, up) && !jumps;
   }
   IrBuf *acc = twin(c, x.buf, "acc", SPACE_L0C, &x, g->loc);
+  if (other_sum(c, g)) acc->type = arch_product(c->p->arch, g->args[0].region.buf->type);
   IrRegion whole = ir_whole(k, acc);
   g->args[2].region = whole;
   Shown shown = {c->p, &x, acc};
@@ -126,6 +153,12 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     overwrites = true;
   }
   if (!init || ir_is_int(init, 0) || overwrites) init = NULL;
+  if (!cube_writes(acc->type, x.buf->type)) {
+    IrRegion out = ir_whole(k, twin(c, acc, "out", SPACE_UB, NULL, g->loc));
+    ir_insert_after(top, op_stmt(c, OP_COPY, g->loc, whole, out, NULL));
+    top = top->next;
+    whole = out;
+  }
   if (overwrites) {
     ir_insert_after(top, op_stmt(c, OP_COPY, g->loc, whole, x, NULL));
     return;
@@ -196,8 +229,7 @@ static bool narrow(IrStmt *s, void *user) {
   if (s->op != OP_COPY) return true;
   IrRegion *r = &s->args[0].region;
   DType from = r->buf->type, to = s->args[1].region.buf->type;
-  bool writes = from == to || (from == DT_F32 && (to == DT_F16 || to == DT_BF16));
-  if (writes || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
+  if (cube_writes(from, to) || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
   if (from != DT_F32 && from != DT_I32) return true;
   IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
   out->why = "the cube does not write this dtype";
@@ -223,8 +255,10 @@ static bool operand_is_read(IrStmt *s, void *user) {
 
 bool pass_bridge(PassCtx *p) {
   ir_walk(&p->k->body, widen, p);
+  ir_walk(&p->k->body, widen_acc, &(Ctx){.p = p, .k = p->k, .use = scope_uses(p)});
   ir_walk(&p->k->body, narrow, &(Ctx){.p = p, .k = p->k, .use = scope_uses(p)});
   Ctx c = {p, p->k, scope_uses(p), arena_array(p->arena, IrBuf *, p->k->bufs.len + 1), p->k->bufs.len};
+  ir_walk(&p->k->body, widen_acc, &c);
   while (!ir_walk(&p->k->body, operand_is_read, &c)) {
   }
   ir_walk(&p->k->body, bridge_stmt, &c);

@@ -1,5 +1,6 @@
 """Products of parts of tiles: where the cube can address them, what it cannot, and accumulators filled by parts."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -273,3 +274,46 @@ def test_a_loop_that_is_left_before_its_product(jump, n):
     steps = [k for k in range(4) if (k < n if jump == "break" else k != n)]
     want = sum((a[:, 16 * k :][:, :16].astype("f4") @ b[16 * k :][:16].astype("f4") for k in steps), np.zeros((P, P)))
     np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("use", ["copied", "scaled", "started", "operand"])
+@pytest.mark.parametrize("dtype, sums", [("float16", "float16"), ("bfloat16", "bfloat16"), ("int8", "float32")])
+def test_accumulators_of_other_dtypes_than_the_cube_has(dtype, sums, use):
+    """Sums are made in float32 (int32) and become the accumulator's dtype when they leave the cube."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((P, P), dtype), B: T.Tensor((P, P), dtype), D: T.Tensor((P, P), sums), C: T.Tensor((P, P), sums)
+    ):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, P), dtype)
+            b = T.alloc_shared((P, P), dtype)
+            c = T.alloc_fragment((P, P), sums)
+            T.copy(A, a)
+            T.copy(B, b)
+            if use == "started":
+                T.copy(D, c)
+            else:
+                T.clear(c)
+            for k in T.serial(2):
+                T.gemm(a[:, k * 32 : k * 32 + 32], b[k * 32 : k * 32 + 32, :], c)
+            if use == "scaled":
+                for i, j in T.Parallel(P, P):
+                    c[i, j] = c[i, j] * 0.5
+            if use == "operand":
+                s = T.alloc_shared((P, P), dtype)
+                e = T.alloc_fragment((P, P), sums)
+                T.copy(c, s)
+                T.gemm(s, b, e, clear_accum=True)
+                T.copy(e, C)
+            else:
+                T.copy(c, C)
+
+    rng = np.random.default_rng(7)
+    kind, out = (ml_dtypes.bfloat16 if d == "bfloat16" else d for d in (dtype, sums))
+    a, b = (rng.integers(0, 2, (P, P)).astype(kind) for _ in "ab")
+    d, c = rng.integers(0, 4, (P, P)).astype(out), np.zeros((P, P), out)
+    tilelang.compile(main)(a, b, d, c)
+    p = a.astype("f4") @ b.astype("f4")
+    want = {"copied": p, "scaled": p * 0.5, "started": p + d.astype("f4"), "operand": p @ b.astype("f4")}[use]
+    np.testing.assert_allclose(c.astype("f4"), want, rtol=1e-2 if sums == "bfloat16" else 1e-3)

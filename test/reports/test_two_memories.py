@@ -140,7 +140,7 @@ def multiply_in_l0(A, C, alloc):
 
 @T.macro
 def narrow(A, C, dtype):
-    a, c = shared(), T.alloc_fragment(WHOLE, dtype)
+    a, c = shared(), T.alloc_L0C(WHOLE, dtype)
     T.copy(A, a)
     T.gemm(a, a, c)
     T.copy(c, C)
