@@ -93,7 +93,7 @@ def _last_wave(p):
 
 
 def _block_starts(p):
-    gain = p.overhead_us - _launch_us(p)
+    gain = min(p.overhead_us - _launch_us(p), _faster(p, 0.0))
     if p.blocks > p.cores_there:
         yield gain, (
             f"starting {p.blocks} blocks on {p.cores_there} cores costs up to {gain:.1f} us: {p.cores_there} blocks"
