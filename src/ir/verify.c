@@ -593,9 +593,11 @@ static void check_flag(Verifier *v, const IrStmt *s) {
                   apart    ? "which are on different cores"
                   : a == b ? "which is the same"
                            : "which is no pipe but all of them");
-    diag_fix(v->d, g, "%s", apart ? "use `cross_set` and `cross_wait` between cores"
-                            : a == b ? "use `barrier` inside one pipe"
-                                     : "name the two pipes, or use `barrier all`");
+    if (a == b && a != PIPE_ALL && !apart)
+      diag_fix(v->d, g, "use `barrier %s` inside one pipe", pipe_info[a].name);
+    else
+      diag_fix(v->d, g, "%s", apart ? "use `cross_set` and `cross_wait` between cores"
+                                    : "name the two pipes, or use `barrier all`");
   } else {
     check_pipe_side(v, s, a);
     check_pipe_side(v, s, b);

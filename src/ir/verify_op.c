@@ -172,7 +172,7 @@ static void check_same(Verifier *v, const IrStmt *s, int first, int last) {
     if (b->type == one->type) continue;
     Diag *g = bad(v, SAME_DTYPE, "'%s' has operands %%%s of dtype %s and %%%s of dtype %s", op->name, one->name,
                   tname(one->type), b->name, tname(b->type));
-    diag_fix(v->d, g, "convert one of them with `cast` first");
+    diag_fix(v->d, g, "copy one of them into a tile of the other's dtype first");
     return;
   }
   bool eq = s->op == OP_COMPARE && ir_attr_int(s, ATTR_CMP, CMP_EQ) == CMP_EQ;
@@ -190,7 +190,7 @@ static void check_index_dtypes(Verifier *v, const IrStmt *s) {
   if (a->type != dst->type) {
     Diag *g = bad(v, SAME_DTYPE, "'%s' has operands %%%s of dtype %s and %%%s of dtype %s", op->name, a->name,
                   tname(a->type), dst->name, tname(dst->type));
-    diag_fix(v->d, g, "convert one of them with `cast` first");
+    diag_fix(v->d, g, "copy one of them into a tile of the other's dtype first");
     return;
   }
   if (v->lowered && !in_list(op->dtypes, a->type, false)) {
@@ -199,7 +199,7 @@ static void check_index_dtypes(Verifier *v, const IrStmt *s) {
     diag_fix(v->d, g, "convert to one of these dtypes with `cast`");
     return;
   }
-  if (!b || b->buf == a) return;
+  if (!b || ir_n_in(s->op) < 2) return;
   DType t = b->buf->type;
   bool bits = s->op == OP_GATHER_MASK;
   if (bits ? dtype_info[t].cls == 'u' && dtype_size(t) == dtype_size(a->type) : t == DT_U32 || t == DT_I32) return;

@@ -506,3 +506,16 @@ def test_a_number_beyond_a_signed_dtype_stands_for_its_bits_with_a_warning():
 
     with pytest.warns(tilelang.errors.TileLangWarning, match="TL1026: 200 is beyond int8.* its bits are those of -56"):
         in_kernel(body)()
+
+
+def test_places_to_gather_from_are_integers_though_they_are_the_data_too():
+    with pytest.raises(tilelang.CompileError, match="TL0276.*the indices 'x' of dtype float16"):
+        tilelang.compile(T.prim_func(gathers_by_itself))
+
+
+def gathers_by_itself(X: T.Tensor((64, 64), "float16")):
+    with T.Kernel(1) as bx:
+        x = T.alloc_ub((64, 64), "float16")
+        y = T.alloc_ub((64, 64), "float16")
+        T.copy(X, x)
+        T.tile.gather(y, x, x, 0)

@@ -210,6 +210,8 @@ def broadcast(dst, src, axis=None):
     """[1, N], [M, 1], [N] or [M] to [M, N]; `axis` is the dimension that is repeated."""
     what = "T.tile.broadcast"
     d, s = region_of(dst, what), region_of(src, what)
+    if axis is not None and value_of(axis) not in (-2, -1, 0, 1):
+        fail(1004, f"{what}: 'axis' is {describe(axis)}", fix="0 repeats rows, 1 repeats columns")
     rows, cols = d.ext[-2] if len(d.ext) > 1 else 1, d.ext[-1]
     long = long_dims(s.ext)
     if len(long) == len(long_dims(d.ext)) and False not in [same_size(x, y) for x, y in zip(long, long_dims(d.ext))]:
