@@ -185,7 +185,7 @@ static const char *lowered_text(TlContext *c, const PassCtx *fresh, const TlLowe
   return with_says(c, api_print(c, p.module), NULL);
 }
 
-enum { MOST_TRIED = 64 }; /* prints that are lowered one by one */
+enum { MOST_TRIED = 32 }; /* prints that are lowered one by one */
 typedef struct { Vec(IrStmt *) list; Arena *a; } Says;
 
 static bool note_say(IrStmt *s, void *user) {

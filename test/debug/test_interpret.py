@@ -374,6 +374,62 @@ def test_sides_that_answer_each_other():
         np.testing.assert_allclose(tiles, products[:, 16 * side : 16 * side + 16], rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("first", ["C", "V"])
+@pytest.mark.parametrize("flags", [True, False])
+def test_sides_in_blocks_of_their_own_keep_to_their_flags(first, flags):
+    M, n = 32, 3
+
+    @T.macro
+    def cube(A, S, P, C, a, p, s, o):
+        with T.Scope("C"):
+            for i in T.serial(n):
+                T.copy(A[i * M, 0], a)
+                T.gemm_v0(a, a, s, init=True)
+                T.copy(s, S)
+                if flags:
+                    T.set_cross_flag("FIX", 0)
+                    T.wait_cross_flag(1)
+                T.copy(P, p)
+                T.gemm_v0(a, p, o, init=(i == 0))
+            T.copy(o, C)
+
+    @T.macro
+    def vector(S, P, u, h, vid):
+        with T.Scope("V"):
+            for i in T.serial(n):
+                if flags:
+                    T.wait_cross_flag(0)
+                T.copy(S[vid * M // 2, 0], u)
+                T.copy(u, h)
+                T.copy(h, P[vid * M // 2, 0])
+                if flags:
+                    T.set_cross_flag("MTE3", 1)
+
+    @T.prim_func
+    def f(A: T.Tensor((n * M, M), "float16"), S: T.Tensor((M, M), "float32"), P: T.Tensor((M, M), "float16"),
+          C: T.Tensor((M, M), "float32")):  # fmt: skip
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            a, p = T.alloc_L1((M, M), "float16"), T.alloc_L1((M, M), "float16")
+            s, o = T.alloc_L0C((M, M), "float32"), T.alloc_L0C((M, M), "float32")
+            u, h = T.alloc_ub((M // 2, M), "float32"), T.alloc_ub((M // 2, M), "float16")
+            if first == "C":
+                cube(A, S, P, C, a, p, s, o)
+                vector(S, P, u, h, vid)
+            else:
+                vector(S, P, u, h, vid)
+                cube(A, S, P, C, a, p, s, o)
+
+    auto = {"tl.ascend_auto_sync": True}
+    kernel = tilelang.compile(f, out_idx=[3], workspace_idx=[1, 2], pass_configs=auto)
+    a = np.random.default_rng(8).normal(size=(96, 32)).astype(np.float16)
+    if flags:
+        np.testing.assert_allclose(kernel.interpret(a), kernel(a), rtol=1e-3, atol=1e-3)
+        return
+    for run in (kernel, kernel.interpret):
+        with pytest.raises(tilelang.KernelFault, match="TL0802"):
+            run(a)
+
+
 def test_sides_that_wait_for_each_other():
     @T.prim_func
     def f(A: T.Tensor((32, 32), "float32"), C: T.Tensor((32, 32), "float32")):

@@ -622,7 +622,7 @@ class Lane:
             raise self.fault(
                 802,
                 f"'{region.buf.name}' is read where nothing has written yet",
-                "write it earlier in the program: statements are interpreted in its order",
+                "write it earlier in the program, or let a cross-core flag hold this side until the other one has",
             )
 
     def on_copy(self, s):

@@ -97,12 +97,12 @@ def _same(x, y):
 
 def _blocks(d, e):
     """The loops that pass a tensor on from iteration to iteration: (position in d.above, in e.above), or None."""
-    both = [(n, a) for n, (a, b) in enumerate(zip(d.above, e.above)) if a is b]
-    common = [n for n, a in both if a.kind in LOOPS]
+    both = [a for a, b in zip(d.above, e.above) if a is b]
+    common = [n for n, a in enumerate(both) if a.kind in LOOPS]
     if common:
         return common[-1], common[-1]
-    at = [next((n for n, s in enumerate(x.above) if s.kind not in SIDES and (n, s) not in both), None) for x in (d, e)]
-    return tuple(at) if None not in at and _same_length(d.above[at[0]], e.above[at[1]]) else None
+    n = len(both)  # blocks of a side that the author wrote keep to the flags in them
+    return (n, n) if min(len(d.above), len(e.above)) > n and _same_length(d.above[n], e.above[n]) else None
 
 
 class Pairing:
