@@ -490,6 +490,7 @@ def test_results_that_are_damaged(tmp_path):
         "", "{", "1", "null", "[]", '"a.py"', "[" * 100000, '{"file": "a.py"}', json.dumps({**good, "status": "fine"}),
         json.dumps({**good, "file": 3}), json.dumps({**good, "status": []}), json.dumps({**good, "seconds": "1"}),
         json.dumps({**good, "seconds": float("inf")}), json.dumps({**good, "reason": 1}), json.dumps(good)[:-1],
+        json.dumps({**good, "status": "crash", "reason": None}),
     ]  # fmt: skip
     path = tmp_path / "results.jsonl"
     path.write_bytes("\n".join([*bad, json.dumps(good), *bad]).encode() + b"\n\xff\xfe\0")

@@ -132,7 +132,7 @@ def test_R018_a_signal_without_credit_is_found():
         tilelang.compile(producer(False), out_idx=-1, workspace_idx=-2)(a)
     text = str(caught.value)
     assert "TL0805" in text or "TL0810" in text
-    assert "cross_set" in text or "cross_wait" in text
+    assert "set_cross_flag" in text or "wait_cross_flag" in text
 
 
 def test_R019_pipeline_and_split_together(rng, agree):

@@ -24,7 +24,8 @@ def read(path):
 
 
 def _is_result(r):
-    texts = all(isinstance(r.get(k), (str, type(None))) for k in ("case", "reason", "finding"))
+    case = isinstance(r.get("case"), (str, type(None)))
+    texts = case and all(isinstance(r.get(k, ""), str) for k in ("reason", "finding"))
     numbers = all(
         isinstance(v := r.get(k, 0), (int, float)) and abs(v) < 1e12
         for k in ("seconds", "run_seconds", "compile_seconds", "megabytes")
