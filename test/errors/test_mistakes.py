@@ -120,6 +120,9 @@ for k in reversed(T.serial(4)): a[0, k] = 1.0 | TL1004 | `reversed` over a loop 
 T.fill(a[0:2, 0:300], 1.0)                 | TL1011 | slice 0:300 | end it at 64
 x = T.alloc_var("int8", 300)               | TL1004 | 300 does not fit int8, which holds -128 to 127 | int16
 T.fill(T.alloc_shared((8,), "int8"), 200)  | TL1004 | 200 does not fit int8 | in that range
+T.copy(n, b)                               | TL1004 | not n (int32) | n: T.Tensor
+T.copy(bx, b)                              | TL1004 | not bx (int32) | T.fill
+x = T.handle                               | TL1002 | T.handle is refused | T.Tensor parameter
 T.tile.broadcast(b, a, axis=5)             | TL1004 | 'axis' is int 5 | 1 repeats columns
 T.copy(a, b, m)                            | TL1004 | 'enable_relu' is a Python value, not the tile 'm' | help(
 T.copy(a, b, transpose=n)                  | TL1005 | needs its argument 'transpose' | Python value

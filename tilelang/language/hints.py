@@ -37,7 +37,7 @@ REFUSED = {
     **dict.fromkeys(
         "async_copy atomic_max atomic_min atomic_or atomic_addx2 atomic_addx4 atomic_load atomic_store shmem_put_nbi "
         "shmem_get_nbi shmem_ub_put_nbi shmem_ub_get_nbi make_tensor ptr PersistentTileScheduler "
-        "any_of all_of meta_class".split(),
+        "any_of all_of meta_class handle".split(),
         "it is not supported yet",
     ),
 }
@@ -90,6 +90,7 @@ _INSTEAD.update(
                         "a tensor parameter with what the other card sends"),
         **dict.fromkeys("make_tensor ptr".split(), "a T.Tensor parameter; T.reshape and T.view read it otherwise"),
         **dict.fromkeys("any_of all_of".split(), "T.reduce_max or T.reduce_min of a tile of 0 and 1"),
+        "handle": "a T.Tensor parameter",
         "meta_class": "a Python function that returns the prim_func",
         **dict.fromkeys("uint4 float4_e2m1fn float6_e2m3fn float6_e3m2fn".split(), "T.uint8"),
     }

@@ -39,6 +39,10 @@ def region_of(v, what):
     hint = instead_of(v, tile=True)
     if isinstance(v, Expr):
         hint = "a name bound to `buf[i]` holds the value at that moment, not the place; write buf[i] in the call itself"
+        if getattr(v, "kind", "let") == "param":
+            hint = f"a scalar parameter is one value; for a tensor {v.name}: T.Tensor((M, N), '{v.dtype}')"
+        elif getattr(v, "kind", "let") != "let":
+            hint = "one value: T.fill(dst, value) writes it to each element, x[i, j] = value to one"
     fail(1004, f"{what} takes a tile (buffer or slice), not {describe(v)}", fix=hint)
 
 
