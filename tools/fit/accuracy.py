@@ -191,6 +191,10 @@ What the model does not have, and these points show:
 * order of matmul 8192³ on the 950: cases 4 to 6 are bound by the cube here and equal but for their first loads. The
   library's own scalar work (52 % of the time of case 4, 24 % and 30 % of cases 5 and 6) is not in the program; cases 2
   and 3 differ by 0.9 %;
+* order of copies to UB on the 950: cases 6, 7 and 8 differ by 6 % as published, by 3 % here, in another order: case 6
+  hits less often than said here, by 4 points;
+* on the 950 a load of vector cores is late by less than one of cube cores (adds 1 against products 0 and 1); a latency
+  for each fits the adds better, and is worse on what it has not seen;
 * the cost of flags between cores and of `sync_all`, which no published point isolates.""".splitlines()
 
 
