@@ -323,7 +323,7 @@ static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
 static void check_region_bounds(Verifier *v, const IrRegion *r) {
   const IrBuf *b = r->buf;
   bool pieces = v->lowered || v->k->cores != CORES_UNSET;
-  bool clamps = b->space == SPACE_GM && !v->lowered && op_info[v->at->op].level != 'l';
+  bool clamps = b->space == SPACE_GM && !v->lowered && !(ir_is_op(v->at) && op_info[v->at->op].level == 'l');
   for (int i = 0; i < b->rank; i++) {
     int64_t reach, c;
     if (!pieces && !v->never && is_const(r->ext[i], &c) && c < 1) {
