@@ -196,3 +196,30 @@ def test_long_loops_that_end():
             body(A, C, a, bx)
 
     assert main.script().count("fill") == 10
+
+
+def test_loops_that_end_by_an_iterator(monkeypatch):
+    monkeypatch.setattr("tilelang.frontend.builder.MANY", 16)
+
+    def tiles(a, n):
+        k = 0
+        while True:
+            T.tile.add(a, a, float(k))
+            yield k
+            k += 1
+
+    def until_empty(a, values):
+        try:
+            while True:
+                T.tile.fill(a, next(values))
+        except StopIteration:
+            pass
+
+    def body(A, C, a, bx):
+        until_empty(a, iter([1.0] * 40))
+        for k in tiles(a, 40):
+            if k == 40:
+                break
+        T.copy(a, C[bx * 16, 0])
+
+    assert rows((4,), body)(numpy.zeros((64, 64), "float32"))[0, 0] == 1 + sum(range(41))

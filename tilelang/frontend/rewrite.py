@@ -136,11 +136,14 @@ def _inside(loop):
 
 
 def endless(loop):
-    """Is a `while` true for ever, and has no `break`, `return` or `raise`?"""
+    """Is a `while` true for ever, and nothing in it can leave it: `break`, `return`, `raise`, `yield`, next()?"""
     if not isinstance(loop.test, ast.Constant) or not loop.test.value:
         return False
-    ends = (ast.Return, ast.Raise)
-    return not any(isinstance(n, ends) or own and isinstance(n, ast.Break) for n, own in _inside(loop))
+    ends = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom)
+    return not any(
+        isinstance(n, ends) or own and isinstance(n, ast.Break) or isinstance(n, ast.Name) and n.id == "next"
+        for n, own in _inside(loop)
+    )
 
 
 def _leaves(loop):
