@@ -169,3 +169,20 @@ def test_a_function_that_builds_kernels():
     with pytest.raises(tilelang.ArgumentError, match="'make' builds kernels"):
         make.compare(64)
     assert make(64).compare(floats(64))
+
+
+def test_a_call_keeps_its_tensors():
+    n = 1 << 18
+
+    @T.prim_func
+    def f(X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(n // 1024) as bx:
+            x = T.alloc_shared((1024,), "float32")
+            T.copy(X[bx * 1024], x)
+            T.copy(x, Y[bx * 1024])
+
+    call = calls.Call(tilelang.compile(f, out_idx=[1]), [np.arange(n, dtype=np.float32)], {})
+    others = [np.full(n, 7, np.float32) for _ in range(4)]  # where a freed tensor was
+    tensors = call.tensors()
+    np.testing.assert_array_equal(tensors[0], np.arange(n))
+    assert np.isnan(tensors[1]).all() and len(others) == 4

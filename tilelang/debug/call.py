@@ -87,6 +87,7 @@ class Call:
         ]
         self.made = {i for i, p in enumerate(kernel.params) if p.role != "in" and i not in got}
         self.base = {i: over(v, kernel.params[i].dtype) for i, v in views.items()}
+        self.keep = got, views  # whose memory that is
         self.written = kernel.out_idx or sorted(kernel.written - set(kernel.workspace_idx))
 
     def results(self, launch):
