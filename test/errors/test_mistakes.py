@@ -123,6 +123,9 @@ T.fill(T.alloc_shared((8,), "int8"), 200)  | TL1004 | 200 does not fit int8 | in
 T.copy(n, b)                               | TL1004 | not n (int32) | n: T.Tensor
 T.copy(bx, b)                              | TL1004 | not bx (int32) | T.fill
 x = T.handle                               | TL1002 | T.handle is refused | T.Tensor parameter
+T.copy(a[0:4, :], b)                       | TL0501 | moves | take (16, 64) of 'a', or (4, 64) of 'b'
+T.gemm(a, b, T.alloc_fragment((16, 16), "float32")) | TL0502 | disagree in K | transpose_B=True: the shapes then agree
+T.gemm(a, b, T.alloc_fragment((8, 16), "float32"), transpose_B=True) | TL0502 | in M | the result is (16, 16)
 T.tile.broadcast(b, a, axis=5)             | TL1004 | 'axis' is int 5 | 1 repeats columns
 T.copy(a, b, m)                            | TL1004 | 'enable_relu' is a Python value, not the tile 'm' | help(
 T.copy(a, b, transpose=n)                  | TL1005 | needs its argument 'transpose' | Python value

@@ -53,6 +53,18 @@ def test_a_value_is_read_where_it_stands(body, want):
     check(body, want)
 
 
+@pytest.mark.parametrize("body, want", [
+    ("n = 5\nfor n in T.serial(3):\n    o[0, n] = 1.0\no[0, 5] = n", [1, 1, 1, 0, 0, 5]),
+    ("for i in range(4):\n    if N[i]:\n        o[0, i] = 1.0\n    if not x[0, i] - 2:\n        o[0, i] = 7.0",
+     [0, 7, 1, 1]),
+    ("T.fill(o[0, N[3]:16], 9.0)\nT.fill(o[0, 0:N[2]], 4.0)\nT.fill(o[0, 6:16], 0)", [4, 4, 0, 9, 9, 9]),
+    ("k = N[5]\nT.copy(x[1, 0:k], o[0, 0:k])\nT.tile.mul(o[0, 0:k], o[0, 0:k], o[0, 0:k])", [289, 324, 361, 400, 441]),
+    ("v = N[3]\nv -= 5\nv *= 3\no[0, 0], o[0, 1], o[0, 2] = v, v // 4, v % 4", [-6, -2, 2]),
+])  # fmt: skip
+def test_names_conditions_and_slices_of_run_time(body, want):
+    check(body, want)
+
+
 FOUND = """
 for i in {loop}:
     if N[i] == {number}:

@@ -142,10 +142,13 @@ def _disagree(s, d, transpose):
     fix = "slice both sides to the same shape, A[i : i + m, j : j + n], or give one of them as an element, A[i, j]"
     tile, other = (d, s) if s.buf.space == "gm" else (s, d)
     if len(long_dims(tile.ext)) == len(long_dims(other.ext)) and all(isinstance(e, int) for e in other.ext):
-        fix = (
-            f"make '{tile.buf.called}' {shape_text(long_dims(other.ext) or (1,))}, "
-            f"or take a slice of shape {shape_text(tile.ext)} of '{other.buf.called}' and loop over it"
-        )
+        fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.called}' and loop over it"
+        part = any(same_size(e, n) is False for e, n in zip(tile.ext, tile.buf.shape))
+        if part and len(tile.ext) == len(other.ext) and _fits(other.ext, tile.buf.shape):
+            name = other.buf.called
+            fix = f"take {shape_text(other.ext)} of '{tile.buf.called}', or {shape_text(tile.ext)} of '{name}'"
+        elif not part:
+            fix = f"make '{tile.buf.called}' {shape_text(long_dims(other.ext) or (1,))}, or " + fix
     elif len(long_dims(tile.ext)) == len(long_dims(other.ext)):
         fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.called}' and loop over it"
     b.error(501, text, fix, place(tile.buf.at, f"'{tile.buf.called}' is made here"))
@@ -302,6 +305,24 @@ def _matrix(v, what):
     return r, r.ext[-2], r.ext[-1]
 
 
+def _product_fix(a, b, c, trans_a, trans_b):
+    """The smallest change that makes the shapes of a product agree."""
+
+    def sizes(ta, tb):
+        (m, k), (kb, n) = (x.ext[-2:][::-1] if t else x.ext[-2:] for x, t in ((a, ta), (b, tb)))
+        return m, n, (m, c.ext[-2]), (n, c.ext[-1]), (k, kb)
+
+    for ta, tb in ((trans_a, not trans_b), (not trans_a, trans_b), (not trans_a, not trans_b)):
+        _, _, *pairs = sizes(ta, tb)
+        if all(same_size(x, y) for x, y in pairs):
+            turned = [f"transpose_A={ta}"] * (ta != trans_a) + [f"transpose_B={tb}"] * (tb != trans_b)
+            return f"{' and '.join(turned)}: the shapes then agree"
+    m, n, _, _, (k, kb) = sizes(trans_a, trans_b)
+    if same_size(k, kb):
+        return f"the result is {shape_text((m, n))}: make '{c.buf.called}' so, or take that slice of it"
+    return "A is (M, K), B is (K, N), C is (M, N); transpose_A / transpose_B read a tile the other way round"
+
+
 def _gemm(what, op, a, b_, c, trans_a, trans_b, init):
     b = current(what)
     (ra, m, k), (rb, kb, n), (rc, cm, cn) = (_matrix(v, what) for v in (a, b_, c))
@@ -316,7 +337,7 @@ def _gemm(what, op, a, b_, c, trans_a, trans_b, init):
                 502,
                 f"{what}: '{left.buf.called}' {shape_text(left.ext)} and '{right.buf.called}' {shape_text(right.ext)} "
                 f"disagree in {axis}: {show(x)} and {show(y)}{note}",
-                fix="A is (M, K), B is (K, N), C is (M, N); transpose_A / transpose_B read a tile the other way round",
+                fix=_product_fix(ra, rb, rc, bool(trans_a), bool(trans_b)),
                 other=place(right.buf.at, f"'{right.buf.called}' is made here"),
             )
             return
