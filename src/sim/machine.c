@@ -172,8 +172,8 @@ bool run_s(Core *c, bool one) {
   int64_t steps = c->steps, before = steps;
   bool zero = false;
   c->state = S_RUN;
-  for (;; steps++) {
-    const Code *q = &code[pc++];
+  for (const Code *q;; steps += q->steps) {
+    q = &code[pc++];
     switch (q->op) {
     case C_HALT:
       c->pc = pc - 1;

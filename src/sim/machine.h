@@ -54,7 +54,8 @@ typedef enum {
   C_FLT = C_INT + EX_COUNT /* + ExprOp: float arithmetic in dtype aux */
 } CodeOp;
 
-typedef struct { uint16_t op, aux; int32_t d, a, b, to; } Code;
+/* steps: operations of S that it stands for, and those after it whose result is there already, as the clock counts. */
+typedef struct { uint16_t op, aux; int32_t d, a, b, to, steps; } Code;
 
 /* One element of a buffer, read or written by pipe S. */
 typedef struct {

@@ -2,11 +2,16 @@
  *
  * Register v holds variable v; constants and temporaries follow. Loops, ifs and short-circuit operators become jumps,
  * so that S can stop before any instruction and go on later. A statement of ops.def becomes one Inst, whose operands
- * are registers, and one ISSUE. The cube program skips `vector` blocks and the vector program skips `cube` blocks;
+ * are registers, and one ISSUE. What was computed since the last place that jumps lead to, and would come out the same, is
+ * not computed again; the clock counts it as if it were. The cube program skips `vector` blocks and the vector program skips `cube` blocks;
  * everything else both run. */
 #include "machine.h"
 
 #include <string.h>
+
+enum { LOOK_BACK = 64 }; /* values and constants that are looked for */
+
+typedef struct { uint16_t op, aux; int32_t d, a, b; } Value; /* as Code: register d holds this */
 
 typedef struct Jump { struct Jump *up; Vec(int32_t) breaks, continues; } Jump;
 
@@ -24,19 +29,39 @@ typedef struct {
   bool peek; /* inside a print */
   bool says;
   Vec(Reg) init;
+  Vec(int32_t) constant;
+  Vec(Value) value;
+  uint32_t label; /* the last place that jumps lead to */
   Jump *loop;
   Program *out;
   const IrStmt *stmt; /* for messages */
   bool ok;
 } Build;
 
+static bool writes(CodeOp op) {
+  return op != C_HALT && op != C_JMP && op != C_JZ && op != C_JNZ && op != C_LOOP && op != C_ISSUE && op != C_STORE &&
+         op != C_DRAIN && op != C_SAY;
+}
+
 static int32_t emit(Build *b, CodeOp op, int aux, int32_t d, int32_t x, int32_t y) {
-  vec_push(b->arena, &b->code, ((Code){(uint16_t)op, (uint16_t)aux, d, x, y, 0}));
+  vec_push(b->arena, &b->code, ((Code){(uint16_t)op, (uint16_t)aux, d, x, y, 0, 1}));
   vec_push(b->arena, &b->code_stmt, b->stmt);
+  uint32_t n = 0;
+  bool var = writes(op) && (uint32_t)d < b->k->vars.len + 1; /* temporaries are not written again before a label */
+  for (uint32_t i = 0; var && i < b->value.len; i++)
+    if (b->value.data[i].a != d && b->value.data[i].b != d) b->value.data[n++] = b->value.data[i];
+  if (var) b->value.len = n;
   return (int32_t)b->code.len - 1;
 }
 
-static void land_here(Build *b, int32_t jump) { b->code.data[jump].to = (int32_t)b->code.len; }
+/* Jumps lead here: nothing is known to have been computed. */
+static int32_t here(Build *b) {
+  b->value.len = 0;
+  b->label = b->code.len;
+  return (int32_t)b->code.len;
+}
+
+static void land_here(Build *b, int32_t jump) { b->code.data[jump].to = here(b); }
 
 static int32_t temp(Build *b) {
   vec_push(b->arena, &b->init, (Reg){0});
@@ -44,9 +69,35 @@ static int32_t temp(Build *b) {
 }
 
 static int32_t constant(Build *b, Reg v) {
+  uint32_t n = b->constant.len;
+  for (uint32_t i = n; i > 0 && i + LOOK_BACK > n; i--)
+    if (b->init.data[b->constant.data[i - 1]].i == v.i) return b->constant.data[i - 1];
   int32_t r = temp(b);
   b->init.data[r] = v;
+  vec_push(b->arena, &b->constant, r);
   return r;
+}
+
+/* A register that holds what the operation gives. */
+static int32_t compute(Build *b, CodeOp op, int aux, int32_t x, int32_t y) {
+  const Code *last = b->code.len > b->label ? &b->code.data[b->code.len - 1] : NULL;
+  bool counts = last && (writes((CodeOp)last->op) || last->op == C_ISSUE || last->op == C_STORE);
+  bool divides = op == C_INT + EX_DIV || op == C_INT + EX_FDIV || op == C_INT + EX_MOD; /* by zero: for each statement */
+  uint32_t n = b->value.len;
+  for (uint32_t i = n; counts && i > 0; i--) {
+    const Value *v = &b->value.data[i - 1];
+    if (v->op != op || v->aux != aux || v->a != x || v->b != y || (divides && !b->init.data[y].i)) continue;
+    b->code.data[b->code.len - 1].steps++;
+    return v->d;
+  }
+  int32_t d = temp(b);
+  emit(b, op, aux, d, x, y);
+  if (n == LOOK_BACK) {
+    b->value.len = n / 2;
+    memmove(b->value.data, b->value.data + n / 2, sizeof *b->value.data * (n / 2));
+  }
+  vec_push(b->arena, &b->value, ((Value){(uint16_t)op, (uint16_t)aux, d, x, y}));
+  return d;
 }
 
 static void refuse(Build *b, const char *what, const char *name) {
@@ -104,8 +155,7 @@ static int32_t expr(Build *b, const IrExpr *e) {
   case EX_CAST:
   case EX_BITS: {
     int32_t a = expr(b, e->arg[0]);
-    emit(b, e->op == EX_CAST ? C_CAST : C_BITS, e->type, d = temp(b), a, e->arg[0]->type);
-    return d;
+    return compute(b, e->op == EX_CAST ? C_CAST : C_BITS, e->type, a, e->arg[0]->type);
   }
   case EX_SELECT: select_value(b, e, d = temp(b)); return d;
   case EX_LAND:
@@ -115,8 +165,7 @@ static int32_t expr(Build *b, const IrExpr *e) {
     int32_t x = expr(b, e->arg[0]), y = e->n > 1 ? expr(b, e->arg[1]) : 0;
     if (!dtype_is_float(t) && float_only(e->op))
       refuse(b, "an integer has no", "such function: convert it to f32 first");
-    emit(b, (CodeOp)((dtype_is_float(t) ? C_FLT : C_INT) + e->op), t, d = temp(b), x, y);
-    return d;
+    return compute(b, (CodeOp)((dtype_is_float(t) ? C_FLT : C_INT) + e->op), t, x, y);
   }
   }
 }
@@ -237,7 +286,7 @@ static void for_loop(Build *b, const IrStmt *s) {
   emit(b, C_MOV, 0, hi, expr(b, s->loop.hi), 0); /* snapshots: the body may assign to what they read */
   emit(b, C_MOV, 0, step, s->loop.step ? expr(b, s->loop.step) : constant(b, (Reg){.i = 1}), 0);
   emit(b, C_MOV, 0, var, lo, 0);
-  int32_t enter = emit(b, C_JMP, 0, 0, 0, 0), top = (int32_t)b->code.len;
+  int32_t enter = emit(b, C_JMP, 0, 0, 0, 0), top = here(b);
   Jump j = {0};
   loop_body(b, &s->body, &j);
   for (uint32_t i = 0; i < j.continues.len; i++) land_here(b, j.continues.data[i]);
@@ -250,7 +299,7 @@ static void for_loop(Build *b, const IrStmt *s) {
 }
 
 static void while_loop(Build *b, const IrStmt *s) {
-  int32_t top = (int32_t)b->code.len;
+  int32_t top = here(b);
   int32_t out = emit(b, C_JZ, 0, 0, expr(b, s->test.cond), 0);
   Jump j = {0};
   loop_body(b, &s->body, &j);
