@@ -33,7 +33,17 @@ static bool *varying(Clock *k, const Program *p) {
   return v;
 }
 
-static void memo_init(Clock *k, const bool *varies, const Inst *i) {
+static void memo_gm(const Clock *k, PriceMemo *p, const bool *varies, const Reg *init, const Operand *o) {
+  const SimBuf *b = &k->sim->buf[o->buf];
+  for (int d = 0; d < b->rank; d++) {
+    int32_t off = o->off[d];
+    int64_t stride = b->stride[d] * b->size, param = (uint32_t)off < k->sim->k->vars.len ? k->sim->param[off].i : 0;
+    if (!varies[off]) p->gm_at += (init[off].i + param) * stride; /* one of them is 0 */
+    else p->off[p->n_off++] = (GmOffset){off, o->ext[d], b->shape[d], stride};
+  }
+}
+
+static void memo_init(Clock *k, const bool *varies, const Reg *init, const Inst *i) {
   PriceMemo *p = &k->memo[i->id];
   p->gm_arg = -1;
   if (i->op >= OP_COUNT) return;
@@ -42,7 +52,7 @@ static void memo_init(Clock *k, const bool *varies, const Inst *i) {
     const Operand *o = &i->arg[a];
     const SimBuf *b = &k->sim->buf[o->buf];
     if (!o->buf) continue;
-    if (b->space == SPACE_GM) p->gm_arg = (int16_t)a;
+    if (b->space == SPACE_GM) p->gm_arg = (int16_t)a, memo_gm(k, p, varies, init, o);
     if (b->space == SPACE_GM && b->fractal) p->n_keys = -1;
     for (int d = 0; d < b->rank; d++) {
       if (b->space != SPACE_GM) add_key(p, varies, o->off[d]);
@@ -56,7 +66,7 @@ void price_init(Clock *k) {
     const Program *p = &k->sim->prog[side];
     if (!p->code) continue;
     bool *varies = varying(k, p);
-    for (int32_t i = 0; i < p->n_inst; i++) memo_init(k, varies, &p->inst[i]);
+    for (int32_t i = 0; i < p->n_inst; i++) memo_init(k, varies, p->init, &p->inst[i]);
   }
 }
 
@@ -181,64 +191,73 @@ static int64_t ops_of(const Core *c, const Entry *e) {
   return e->inst->pipe == PIPE_V ? v[e->inst->n_args - 1].count : 0;
 }
 
+/* Where a price with these keys is, or would be. */
 static Priced *place_of(const PriceMemo *p, Priced *seen, int bits, const int64_t *key) {
-  uint64_t hash = 0;
+  uint64_t hash = 0, mask = (UINT64_C(1) << bits) - 1;
   for (int x = 0; x < p->n_keys; x++) hash = (hash ^ (uint64_t)key[x]) * UINT64_C(0x9e3779b97f4a7c15);
-  return bits ? &seen[hash >> (64 - bits)] : seen;
+  for (hash >>= 32;; hash++) {
+    Priced *s = &seen[hash & mask];
+    bool same = true;
+    for (int x = 0; x < p->n_keys && s->valid; x++) same &= s->key[x] == key[x];
+    if (same) return s;
+  }
 }
 
-static void remember(Clock *k, PriceMemo *p, const int64_t *key, const Price *x) {
-  if (!p->seen) p->seen = arena_array(k->arena, Priced, 1);
-  Priced *to = place_of(p, p->seen, p->bits, key);
-  if (to->valid && p->bits < PRICE_BITS) { /* taken by other keys */
-    Priced *more = arena_array(k->arena, Priced, 4 << p->bits);
-    for (int s = 0; s < 1 << p->bits; s++)
-      if (p->seen[s].valid) *place_of(p, more, p->bits + 2, p->seen[s].key) = p->seen[s];
+/* A place for a price; NULL: there is none any more. */
+static Price *remember(Clock *k, PriceMemo *p, const int64_t *key) {
+  int bits = !p->n_keys ? 0 : p->seen ? p->bits + 2 : 2;
+  if (!p->seen || p->n_seen * 2 >= 1 << p->bits) {
+    if (bits > PRICE_BITS) return NULL;
+    Priced *more = arena_array(k->arena, Priced, 1 << bits);
+    for (int s = 0; p->seen && s < 1 << p->bits; s++)
+      if (p->seen[s].valid) *place_of(p, more, bits, p->seen[s].key) = p->seen[s];
     p->seen = more;
-    p->bits += 2;
-    to = place_of(p, more, p->bits, key);
+    p->bits = (uint8_t)bits;
   }
+  Priced *to = place_of(p, p->seen, p->bits, key);
   memcpy(to->key, key, sizeof to->key);
-  to->price = *x;
   to->valid = true;
+  p->n_seen++;
+  return &to->price;
 }
 
 /* Where in its tensor a transfer begins; false: it leaves the tensor. */
-static bool gm_place(const Core *c, const Operand *o, int64_t *at) {
-  const SimBuf *b = &c->m->sim->buf[o->buf];
-  int64_t n = 0;
-  for (int d = 0; d < b->rank; d++) {
-    int64_t off = c->reg[o->off[d]].i, ext = c->reg[o->ext[d]].i;
-    if (off < 0 || off > b->shape[d] - ext) return false;
-    n += off * b->stride[d];
+static bool gm_place(const PriceMemo *p, const Core *c, int64_t *at) {
+  *at = p->gm_at;
+  for (int d = 0; d < p->n_off; d++) {
+    int64_t off = c->reg[p->off[d].off].i;
+    if (off < 0 || off > p->off[d].shape - c->reg[p->off[d].ext].i) return false;
+    *at += off * p->off[d].stride;
   }
-  *at = n * b->size;
   return true;
 }
 
-bool price_of(Clock *k, Core *c, const Inst *i, Price *out) {
+bool price_of(Clock *k, Core *c, const Inst *i, TimeEntry *to) {
   PriceMemo *p = &k->memo[i->id];
-  int64_t key[PRICE_KEYS] = {0};
+  int64_t key[PRICE_KEYS];
   for (int x = 0; x < p->n_keys; x++) key[x] = c->reg[p->key[x]].i;
-  if (p->seen) {
-    const Priced *seen = place_of(p, p->seen, p->bits, key);
-    if (seen->valid && !memcmp(seen->key, key, sizeof key)) {
-      *out = seen->price;
-      if (!out->is_gm) return out->ticks >= 0;
-      if (gm_place(c, &i->arg[p->gm_arg], &out->gm.at)) return true;
-    }
+  const Priced *seen = p->seen ? place_of(p, p->seen, p->bits, key) : NULL;
+  if (seen && seen->valid) {
+    to->price = &seen->price;
+    if (p->gm_arg < 0) return seen->price.ticks >= 0;
+    if (gm_place(p, c, &to->at)) return true;
   }
   Entry e = {.inst = i};
   bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
-  *out = (Price){.is_gm = p->gm_arg >= 0};
-  if (out->is_gm && !runs) return false;
-  if (out->is_gm) {
-    transfer(k, c, &e, p->gm_arg, &out->gm);
-    if (k->opt->no_latency || (k->opt->copy_only && i->pipe == PIPE_FIX)) out->gm.head = 0;
-  } else {
-    out->ops = runs ? ops_of(c, &e) : 0;
-    out->ticks = !runs ? -1 : k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
+  Price price = {.is_gm = p->gm_arg >= 0, .ticks = runs ? 0 : -1};
+  if (price.is_gm && !runs) return false;
+  if (price.is_gm) {
+    transfer(k, c, &e, p->gm_arg, &price.gm);
+    to->at = price.gm.at;
+    if (k->opt->no_latency || (k->opt->copy_only && i->pipe == PIPE_FIX)) price.gm.head = 0;
+  } else if (runs) {
+    price.ops = ops_of(c, &e);
+    price.ticks = k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
   }
-  if (p->n_keys >= 0) remember(k, p, key, out);
+  Price *place = p->n_keys >= 0 ? remember(k, p, key) : NULL;
+  if (!place && !to->own) to->own = arena_new(k->arena, Price);
+  if (!place) place = to->own;
+  *place = price;
+  to->price = place;
   return runs;
 }

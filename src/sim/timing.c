@@ -19,38 +19,23 @@ _Static_assert((int)IDLE_COUNT == (int)SIM_IDLE_COUNT, "names of all reasons");
 
 /* ---- events --------------------------------------------------------------------------------------------- */
 
-static bool before(const Event *a, const Event *b) {
+static inline bool before(const Event *a, const Event *b) {
   return a->at != b->at ? a->at < b->at : a->what != b->what ? a->what > b->what : a->seq < b->seq;
 }
 
 enum { GROUP_FREE = -1, GROUP_START = -2 }; /* Event.what; else a pipe whose transfer begins */
 
+/* The next event is the last one. Most new events come soon, so few places have to move. */
 static void push_event(Clock *k, Tick at, int32_t what, int32_t who) {
-  if (k->n_heap == k->cap_heap) {
-    Event *grown = arena_array(k->arena, Event, (int64_t)k->cap_heap * 2);
-    memcpy(grown, k->heap, sizeof *grown * (size_t)k->n_heap);
-    k->heap = grown;
-    k->cap_heap *= 2;
+  if (k->n_events == k->cap_events) {
+    Event *grown = arena_array(k->arena, Event, (int64_t)k->cap_events * 2);
+    memcpy(grown, k->event, sizeof *grown * (size_t)k->n_events);
+    k->event = grown;
+    k->cap_events *= 2;
   }
-  int32_t i = k->n_heap++;
-  Event e = {at, k->seq++, what, who};
-  for (; i && before(&e, &k->heap[(i - 1) / 2]); i = (i - 1) / 2) k->heap[i] = k->heap[(i - 1) / 2];
-  k->heap[i] = e;
-}
-
-static Event pop_event(Clock *k) {
-  Event top = k->heap[0], e = k->heap[--k->n_heap];
-  int32_t i = 0;
-  for (;;) {
-    int32_t c = 2 * i + 1;
-    if (c >= k->n_heap) break;
-    if (c + 1 < k->n_heap && before(&k->heap[c + 1], &k->heap[c])) c++;
-    if (!before(&k->heap[c], &e)) break;
-    k->heap[i] = k->heap[c];
-    i = c;
-  }
-  k->heap[i] = e;
-  return top;
+  Event e = {at, k->seq++, what, who}, *x = k->event + k->n_events++;
+  for (; x > k->event && before(x - 1, &e); x--) *x = x[-1];
+  *x = e;
 }
 
 /* ---- accounts ------------------------------------------------------------------------------------------- */
@@ -87,6 +72,7 @@ static inline void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEnt
     q->mark = until;
   }
   it->count++;
+  it->ops += e->price->ops;
   if (t->clock->opt->timeline) add_event(t, p, e->inst->id, from, until, began_by(q, e, from));
 }
 
@@ -135,12 +121,14 @@ static Tick flag_pop(TimeFlag *f, int32_t *from) {
   return at;
 }
 
+static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arch.n_cross_flags; }
+
+/* The flag that a statement sets or waits for; NULL: there is no such flag. */
 static TimeFlag *flag_of(Clock *k, TimeCore *t, const Inst *i, int64_t id) {
   int n = k->arch.n_flags;
+  if (i->op == ST_CROSS_WAIT) return cross_ok(k, id) ? &t->cross[id] : NULL;
   return id < 0 || id >= n ? NULL : &t->flag[t->pair[i->src * CORE_PIPES + i->dst] * n + id];
 }
-
-static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arch.n_cross_flags; }
 
 static bool partner(const Core *a, const Core *b, int mode) {
   return (a->vid < 0) == (b->vid < 0) && (mode == 0 || a->slot == b->slot);
@@ -201,19 +189,16 @@ static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
   Tick at = max_i64(q->free, e->issued), all = max_i64(at, q->done);
   int32_t from = -1;
   switch (i->op) {
-  case ST_SET_FLAG: {
-    TimeFlag *f = flag_of(k, t, i, e->id);
-    if (f) flag_push(f, all + k->flag, began_by(q, e, all));
+  case ST_SET_FLAG:
+    if (e->flag) flag_push(e->flag, all + k->flag, began_by(q, e, all));
     may_move(t, i->dst);
     break;
-  }
   case ST_CROSS_SET: cross_set(k, c, i, e->id, all, began_by(q, e, all)); break;
   case ST_WAIT_FLAG:
   case ST_CROSS_WAIT: {
-    TimeFlag *f = i->op == ST_WAIT_FLAG ? flag_of(k, t, i, e->id) : cross_ok(k, e->id) ? &t->cross[e->id] : NULL;
-    if (f && !f->n) return false;
+    if (e->flag && !e->flag->n) return false;
     idle(t, p, e->issued, IDLE_ISSUE, i);
-    Tick set = f ? flag_pop(f, &from) : at;
+    Tick set = e->flag ? flag_pop(e->flag, &from) : at;
     if (set > at && from >= 0) q->last = from;
     at = max_i64(at, set);
     idle(t, p, at, i->op == ST_WAIT_FLAG ? IDLE_FLAG : IDLE_CROSS, i);
@@ -238,15 +223,16 @@ static void run_pipe(Clock *k, Core *c, int p) {
       continue;
     }
     Tick at = max_i64(q->free, e->issued);
-    if (e->price.is_gm) {
+    const Price *price = e->price;
+    if (price->is_gm) {
       q->in_flight = true;
       q->began = at;
-      q->free = at + e->price.gm.head;
+      q->free = at + price->gm.head;
       push_event(k, q->free, p, c->index);
       return;
     }
-    q->free = at + e->price.ticks;
-    if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += e->price.ticks * k->l1_read_slow / TICKS;
+    q->free = at + price->ticks;
+    if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += price->ticks * k->l1_read_slow / TICKS;
     q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
     int32_t by = began_by(q, e, at);
     busy(t, p, at, q->done, e);
@@ -325,7 +311,7 @@ static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
   }
   case ST_WAIT_FLAG:
   case ST_CROSS_WAIT: {
-    TimeFlag *f = i->op == ST_WAIT_FLAG ? flag_of(k, t, i, id) : cross_ok(k, id) ? &t->cross[id] : NULL;
+    TimeFlag *f = flag_of(k, t, i, id);
     if (f && !f->n) return false;
     if (f) at = max_i64(at, flag_pop(f, &from));
     if (i->op == ST_CROSS_WAIT) why = IDLE_CROSS;
@@ -356,40 +342,55 @@ static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
   return true;
 }
 
+static bool s_reaches_sync(Clock *k, Core *c, const Inst *i) {
+  c->state = S_SYNC;
+  if (!s_sync_time(k, c, i, i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i)) return false;
+  c->state = S_RUN;
+  k->issued++;
+  return true;
+}
+
+/* What a queue keeps of an instruction. False: it does nothing. */
+static bool prepare(Clock *k, Core *c, const Inst *i, TimeEntry *e) {
+  if (i->op < OP_COUNT) return price_of(k, c, i, e);
+  int64_t id = i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
+  if (i->op == ST_CROSS_SET) e->id = id;
+  else if (i->op != ST_BARRIER) e->flag = flag_of(k, c->time, i, id);
+  return true;
+}
+
 bool clock_issue(Core *c, const Inst *i) {
   TimeCore *t = c->time;
   Clock *k = t->clock;
-  TimePipe *s = &t->pipe[PIPE_S];
-  s_works(t, steps_work(c), i->id, NULL);
-  int64_t id = i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
+  TimePipe *s = &t->pipe[PIPE_S], *q = &t->pipe[i->pipe];
+  Tick work = steps_work(c);
   c->at = i;
   if (i->pipe == PIPE_S) {
-    c->state = S_SYNC;
-    if (!s_sync_time(k, c, i, id)) return false;
-    c->state = S_RUN;
-    k->issued++;
-    return true;
+    s_works(t, work, i->id, NULL);
+    return s_reaches_sync(k, c, i);
   }
-  TimePipe *q = &t->pipe[i->pipe];
-  c->state = S_QUEUE;
-  if (q->tail - q->head == k->depth) return false;
-  c->state = S_RUN;
-  TimeEntry *e = &q->ring[q->tail & k->ring];
-  e->inst = i;
-  e->id = id;
-  bool sync = i->op >= OP_COUNT;
-  if (!sync && !price_of(k, c, i, &e->price)) return true;
-  if (!sync) k->inst[i->id].ops += e->price.ops;
-  const Left *room = q->tail < k->depth ? NULL : &q->left[(q->tail - k->depth) & k->ring];
-  if (room && room->at > s->free) {
+  uint32_t n = q->tail;
+  TimeEntry *e = &q->ring[n & k->ring];
+  bool full = n - q->head == k->depth;
+  if (full || !prepare(k, c, i, e)) {
+    s_works(t, work, i->id, NULL);
+    if (full) c->state = S_QUEUE;
+    return !full;
+  }
+  const Left *room = n < k->depth ? NULL : &q->left[(n - k->depth) & k->ring];
+  if (room && room->at > s->free + work) {
+    s_works(t, work, i->id, NULL);
+    work = 0;
     idle(t, PIPE_S, room->at, IDLE_QUEUE, i);
     s->free = room->at;
     if (room->by >= 0) s->last = room->by;
   }
-  s_works(t, sync && k->opt->free_flags ? 0 : k->issue, i->id, NULL);
+  s_works(t, work + (i->op >= OP_COUNT && k->opt->free_flags ? 0 : k->issue), i->id, NULL);
+  e->inst = i;
   e->issued = s->free;
   e->from = s->last;
-  if (q->tail++ == q->head) may_move(t, i->pipe);
+  q->tail = n + 1;
+  if (n == q->head) may_move(t, i->pipe);
   k->issued++;
   return true;
 }
@@ -476,7 +477,7 @@ static void transfer_ends(Clock *k, int32_t number) {
   const Flow *f = &k->mem.flow[number];
   const TimeEntry *e = head_of(k, q);
   InstTime *it = &k->inst[e->inst->id];
-  const Transfer *x = &e->price.gm;
+  const Transfer *x = &e->price->gm;
   int64_t bytes = x->run * x->rows;
   q->free = k->now;
   Tick complete = k->now + f->latency;
@@ -503,7 +504,9 @@ static void handle(Clock *k, Event e) {
   } else {
     Core *c = &k->m->core[e.who];
     const TimePipe *q = &c->time->pipe[e.what];
-    Transfer t = head_of(k, q)->price.gm;
+    const TimeEntry *head = head_of(k, q);
+    Transfer t = head->price->gm;
+    t.at = head->at;
     if (e.what == PIPE_MTE2 && c->time->pipe[PIPE_MTE1].done > e.at) { /* both at L1 */
       t.path += t.path * k->l1_write_slow / TICKS;
       t.miss = max_i64(t.miss, t.path);
@@ -576,8 +579,8 @@ static void set_up(Clock *k) {
   k->l1_write_slow = ticks_of(k->t.l1_write_slow);
   k->l1_read_slow = ticks_of(k->t.l1_read_slow);
   k->mmad_tail = k->opt->copy_only ? 0 : ticks_of(k->t.mmad_tail);
-  k->cap_heap = 256;
-  k->heap = arena_array(k->arena, Event, k->cap_heap);
+  k->cap_events = 256;
+  k->event = arena_array(k->arena, Event, k->cap_events);
   memory_init(k);
   price_init(k);
 }
@@ -642,8 +645,8 @@ static bool launch(Clock *k) {
   for (;;) {
     int channel;
     Tick next = memory_next(&k->mem, &channel);
-    if (k->n_heap && k->heap[0].at < next) {
-      handle(k, pop_event(k));
+    if (k->n_events && k->event[k->n_events - 1].at < next) {
+      handle(k, k->event[--k->n_events]);
     } else if (next < NEVER) {
       int32_t number;
       k->now = next;

@@ -28,7 +28,7 @@ typedef struct {
   Tick head, path, miss;        /* before it moves; to move it, alone on the chip, all in L2 or nothing in L2 */
 } Transfer;
 
-typedef struct { Tick ticks; int64_t ops; Transfer gm; bool is_gm; } Price;
+typedef struct { Tick ticks; int64_t ops; Transfer gm; bool is_gm; } Price; /* ticks -1: it does nothing */
 
 /* ---- share.c -------------------------------------------------------------------------------------------- */
 
@@ -123,33 +123,46 @@ bool memory_step(struct Clock *k, int channel, int32_t *flow);
 
 /* ---- price.c -------------------------------------------------------------------------------------------- */
 
-enum { PRICE_KEYS = 8, PRICE_BITS = 8 };
+enum { PRICE_KEYS = 8, PRICE_BITS = 10 };
 
 typedef struct { int64_t key[PRICE_KEYS]; Price price; bool valid; } Priced;
+typedef struct { int32_t off, ext; int64_t shape, stride; } GmOffset; /* registers; extent and bytes of a dimension */
 
 typedef struct {
   int16_t gm_arg;    /* the operand in GM, or -1 */
   int8_t n_keys;     /* registers its price depends on; -1: too many to remember */
   uint8_t bits;      /* 2^bits places in `seen` */
   int32_t key[PRICE_KEYS];
+  int32_t n_seen;
+  Priced *seen;      /* by hash of the keys; what is there stays */
   const ArchCost *cost;
-  Priced *seen;      /* by hash of the keys; the later one stays */
+  int64_t gm_at;     /* where a transfer begins in its tensor, but for the offsets that vary */
+  int32_t n_off;
+  GmOffset off[IR_MAX_RANK];
 } PriceMemo;
 
+struct TimeEntry;
 void price_init(struct Clock *k);
-/* False: the instruction does nothing, or is illegal (reported). */
-bool price_of(struct Clock *k, Core *c, const Inst *i, Price *out);
+/* Fills price and at. False: the instruction does nothing, or is illegal (reported). */
+bool price_of(struct Clock *k, Core *c, const Inst *i, struct TimeEntry *e);
 
 /* ---- cores with times ----------------------------------------------------------------------------------- */
 
 typedef enum { IDLE_START, IDLE_ISSUE, IDLE_FLAG, IDLE_CROSS, IDLE_BARRIER, IDLE_QUEUE, IDLE_END, IDLE_COUNT } Idle;
 
-typedef struct {
+typedef struct { Tick at[FLAG_RING]; int32_t from[FLAG_RING]; uint8_t head, n; } TimeFlag;
+
+typedef struct TimeEntry {
   const Inst *inst;
-  int32_t from;        /* the event of S that issued it, -1 */
+  const Price *price;
+  union {
+    int64_t at;        /* where its transfer begins in the tensor */
+    int64_t id;        /* cross_set */
+    TimeFlag *flag;    /* other flags; NULL: no such flag */
+  };
   Tick issued;
-  int64_t id;
-  Price price;
+  int32_t from;        /* the event of S that issued it, -1 */
+  Price *own;          /* place for a price that is not remembered */
 } TimeEntry;
 
 typedef struct { Tick at; int32_t by; } Left; /* when an instruction left its place; the event that let it begin, -1 */
@@ -165,8 +178,6 @@ typedef struct {
   int32_t last;        /* its last event of the timeline, or the one on another pipe that it waited for since; -1 */
   Tick began;          /* of the transfer in flight */
 } TimePipe;
-
-typedef struct { Tick at[FLAG_RING]; int32_t from[FLAG_RING]; uint8_t head, n; } TimeFlag;
 
 typedef struct TimeCore {
   struct Clock *clock;
@@ -210,8 +221,8 @@ typedef struct Clock {
   int32_t n_groups;
   int8_t pair[2][CORE_PIPES * CORE_PIPES]; /* by side: see TimeCore */
   int32_t n_pairs[2];
-  Event *heap;
-  int32_t n_heap, cap_heap;
+  Event *event;        /* to come; the next one last */
+  int32_t n_events, cap_events;
   uint32_t seq;
   uint32_t depth, ring; /* instructions that a queue holds; places in its ring, less one: a power of two */
   int64_t next_block;
