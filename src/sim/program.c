@@ -2,9 +2,9 @@
  *
  * Register v holds variable v; constants and temporaries follow. Loops, ifs and short-circuit operators become jumps,
  * so that S can stop before any instruction and go on later. A statement of ops.def becomes one Inst, whose operands
- * are registers, and one ISSUE. What was computed since the last place that jumps lead to, and would come out the same, is
- * not computed again; the clock counts it as if it were. The cube program skips `vector` blocks and the vector program skips `cube` blocks;
- * everything else both run. */
+ * are registers, and one ISSUE. What was computed since the last place that jumps lead to, and would come out the same,
+ * is not computed again; the clock counts it as if it were. The cube program skips `vector` blocks and the vector
+ * program skips `cube` blocks; everything else both run. */
 #include "machine.h"
 
 #include <string.h>
@@ -82,7 +82,8 @@ static int32_t constant(Build *b, Reg v) {
 static int32_t compute(Build *b, CodeOp op, int aux, int32_t x, int32_t y) {
   const Code *last = b->code.len > b->label ? &b->code.data[b->code.len - 1] : NULL;
   bool counts = last && (writes((CodeOp)last->op) || last->op == C_ISSUE || last->op == C_STORE);
-  bool divides = op == C_INT + EX_DIV || op == C_INT + EX_FDIV || op == C_INT + EX_MOD; /* by zero: for each statement */
+  /* division by zero is reported for each statement */
+  bool divides = op == C_INT + EX_DIV || op == C_INT + EX_FDIV || op == C_INT + EX_MOD;
   uint32_t n = b->value.len;
   for (uint32_t i = n; counts && i > 0; i--) {
     const Value *v = &b->value.data[i - 1];

@@ -25,7 +25,7 @@ static inline bool before(const Event *a, const Event *b) {
 
 enum { GROUP_FREE = -1, GROUP_START = -2 }; /* Event.what; else a pipe whose transfer begins */
 
-/* The next event is the last one. Most new events come soon, so few places have to move. */
+/* The next event is the last one. */
 static void push_event(Clock *k, Tick at, int32_t what, int32_t who) {
   if (k->n_events == k->cap_events) {
     Event *grown = arena_array(k->arena, Event, (int64_t)k->cap_events * 2);
@@ -33,9 +33,15 @@ static void push_event(Clock *k, Tick at, int32_t what, int32_t who) {
     k->event = grown;
     k->cap_events *= 2;
   }
-  Event e = {at, k->seq++, what, who}, *x = k->event + k->n_events++;
-  for (; x > k->event && before(x - 1, &e); x--) *x = x[-1];
-  *x = e;
+  Event e = {at, k->seq++, what, who};
+  int32_t from = 0, to = k->n_events; /* what is earlier than e begins in between */
+  while (from < to) {
+    int32_t mid = (from + to) / 2;
+    if (before(&k->event[mid], &e)) to = mid;
+    else from = mid + 1;
+  }
+  memmove(&k->event[from + 1], &k->event[from], sizeof e * (size_t)(k->n_events++ - from));
+  k->event[from] = e;
 }
 
 /* ---- accounts ------------------------------------------------------------------------------------------- */
