@@ -162,10 +162,27 @@ static inline void touch_line(int64_t *filled, uint32_t room, uint32_t *line, Pa
   *line = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | p.sectors | (write ? WRITTEN : 0);
 }
 
+/* Rows of whole lines that nobody has touched, as touch_line takes them. False: some line was touched. */
+static bool touch_fresh(Memory *m, const Transfer *t, Touched *out) {
+  const uint32_t state = SECTORS | (t->write ? WRITTEN : 0);
+  int64_t n = t->run / LINE, all = n * t->rows, moved = part_of(m, 0, LINE).moved;
+  uint32_t *line = m->line[t->buf] + t->at / LINE, any = 0;
+  if ((t->at | t->run | t->pitch) % LINE || (t->rows > 1 && t->pitch < t->run)) return false;
+  for (int64_t r = 0; r < t->rows && !any; r++)
+    for (int64_t i = 0; i < n; i++) any |= line[r * (t->pitch / LINE) + i];
+  if (any) return false;
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t i = 0; i < n; i++) line[r * (t->pitch / LINE) + i] = stamp_of(++m->filled) << STAMP_SHIFT | state;
+  *out = (Touched){.touched = all * LINE, .moved = all * moved, .missing = all * LINE, .lines = all, .pieces = all};
+  if (t->write) out->dirtied = all * LINE;
+  return true;
+}
+
 /* The rows of a transfer, line by line. */
 static Touched touch_rows(Memory *m, const Transfer *t) {
-  int64_t filled = m->filled; /* nothing else can change it */
   Touched x = {0};
+  if (touch_fresh(m, t, &x)) return x;
+  int64_t filled = m->filled; /* nothing else can change it */
   const Part whole = part_of(m, 0, LINE);
   Part first = whole, last = whole;
   int64_t n = 0;
@@ -195,7 +212,7 @@ static Touched touch_again(Memory *m, const Transfer *t) {
   uint32_t now = stamp_now(m);
   bool same = seen->buf == t->buf && seen->at == t->at && seen->run == t->run && seen->rows == t->rows &&
               seen->pitch == t->pitch && seen->write == t->write;
-  if (same && (m->room || seen->stamp == now)) 
+  if (same && (m->room || seen->stamp == now))
     return (Touched){.touched = seen->touched, .moved = seen->moved, .lines = seen->lines};
   Touched x = touch_rows(m, t);
   bool whole = (t->at | t->run | t->pitch) % SECTOR == 0 || m->granule <= SECTOR;
