@@ -27,13 +27,17 @@ X = np.arange(64, dtype=np.float32).reshape(4, 16) + 1
 N = np.arange(8, dtype=np.int32)
 
 
-def run(body):
+def compiled(body):
     text = HEAD + textwrap.indent(textwrap.dedent(body).strip(), "        ") + "\n        T.copy(o, O)\n"
     name = f"body {body}.py"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     space = {}
     exec(compile(text, name, "exec"), space)
-    return tilelang.compile(space["f"], out_idx=-1)(X, N)[0]
+    return tilelang.compile(space["f"], out_idx=-1)
+
+
+def run(body):
+    return compiled(body)(X, N)[0]
 
 
 def check(body, want):
@@ -140,3 +144,10 @@ def test_assert_is_checked_on_the_chip():
         run("assert x[0, 0] < 0, 'first'\no[0, 0] = 1.0")
     with pytest.raises(AssertionError, match="second"):
         run("assert 8 < x.shape[0], 'second'\no[0, 0] = 1.0")
+
+
+def test_interpreted_names_end_with_their_loop_too():
+    body = "n = 5\nfor n in T.serial(3):\n    o[0, n] = 1.0\n"
+    body += "for k in T.serial(2):\n    w = w + k\no[0, 5], o[0, 6] = n, w"
+    check(body, [1, 1, 1, 0, 0, 5, 3])
+    assert np.array_equal(compiled(body).interpret(X, N), compiled(body)(X, N))

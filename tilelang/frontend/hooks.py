@@ -89,6 +89,7 @@ class For:
         self.live = ir and b is not None and b.live
         self.ir = ir and not self.live
         self.control = b.control if b else 0
+        self.ends = ir  # names end with the loop
         if ir and leaves:
             self.flag = _flag(b)
 
@@ -128,7 +129,8 @@ class Rounds:
 
 
 class While:
-    flag, broken = None, False
+    flag, broken, live = None, False, False
+    ends = property(lambda self: self.ir)
 
     def __init__(self, test, at, leaves):
         self.test, self.at, self.stmt, self.leaves = test, at, None, leaves
@@ -354,6 +356,9 @@ class Frame:
         )
 
     def leave(self, h, saved, now, names, carried):
+        if h.live:  # interpreted: names keep what they got, but for those of the loop's indices
+            index = {n for n in names if isinstance(now.get(n), Var) and now[n].kind == "loop" and n in saved}
+            return tuple(self._back(n, saved[n]) if n in index else now.get(n) for n in names)
         for n in carried:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             if before is _ABSENT or isinstance(before, Poison) or _same(before, after):

@@ -427,7 +427,7 @@ class Rewriter(ast.NodeTransformer):
 
     def leave(self, h, saved, names, carried):
         call = _call("leave", _name(h), _name(saved), _locals(), _const(names), _const(carried))
-        return ast.If(ast.Attribute(_name(h), "ir", ast.Load()), [self.unpack(names, call)], [])
+        return ast.If(ast.Attribute(_name(h), "ends", ast.Load()), [self.unpack(names, call)], [])
 
     def unpack(self, names, call):
         if not names:
