@@ -448,6 +448,7 @@ static inline IrFractal ir_fractal(Layout l, Space s, DType t) {
 }
 /* Element offset of (row, col) in a fractal layout whose matrix is [rows, cols]; ND excluded. */
 int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols, int64_t r, int64_t c);
+bool ir_cube_writes(DType from, DType to); /* can sums leave L0C so? Other dtypes go through UB, whose cores convert */
 /* The dimension in which operand `arg` of an instruction of the cube's memories, or of a product, is known to start
  * inside a fractal, with the elements it must start on a multiple of; -1: none is known. */
 int ir_fractal_split(const IrStmt *s, int arg, int *unit);

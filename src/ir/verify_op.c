@@ -153,9 +153,7 @@ static void check_mmad_dtypes(Verifier *v, const IrStmt *s) {
 
 static void check_fix_dtypes(Verifier *v, const IrStmt *s) {
   const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
-  bool legal = a->type == DT_I32 ? b->type == DT_I32
-                                 : a->type == DT_F32 && (b->type == DT_F32 || b->type == DT_F16 || b->type == DT_BF16);
-  if (legal || !v->lowered) return;
+  if (!v->lowered || ir_cube_writes(a->type, b->type)) return;
   Diag *g = bad(v, DTYPE_LIST, "'%s' converts %%%s %s to %%%s %s", oname(s), a->name, tname(a->type),
                 b->name, tname(b->type));
   diag_fix(v->d, g, "write f32 as f32, f16 or bf16, and i32 as i32");

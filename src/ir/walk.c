@@ -246,6 +246,11 @@ bool ir_leaves_loop(const IrBlock *b, bool or_continue) {
   return false;
 }
 
+bool ir_cube_writes(DType from, DType to) {
+  if (from == DT_I32) return to == DT_I32;
+  return from == DT_F32 && (to == DT_F32 || to == DT_F16 || to == DT_BF16);
+}
+
 /* Lines of an NZ fractal in L1 are 32 bytes, one below the other: a load may start at any of them, if what it takes of
  * the tile is there as whole fractals. Loads that turn squares of several fractals (1 and 4 bytes) start at those. */
 static bool any_row(const IrStmt *s, int arg) {

@@ -86,11 +86,6 @@ static bool show_twin(IrStmt *s, void *user) {
   return true;
 }
 
-/* Can sums leave L0C as another dtype? The rest goes through UB, whose cores convert. */
-static bool cube_writes(DType from, DType to) {
-  return from == to || (from == DT_F32 && (to == DT_F16 || to == DT_BF16));
-}
-
 /* Is the accumulator of a product of floats, or the float one of a product of integers, of another dtype than the sums
  * that the cube makes? */
 static bool other_sum(const Ctx *c, const IrStmt *g) {
@@ -153,7 +148,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     overwrites = true;
   }
   if (!init || ir_is_int(init, 0) || overwrites) init = NULL;
-  if (!cube_writes(acc->type, x.buf->type)) {
+  if (!ir_cube_writes(acc->type, x.buf->type)) {
     IrRegion out = ir_whole(k, twin(c, acc, "out", SPACE_UB, NULL, g->loc));
     ir_insert_after(top, op_stmt(c, OP_COPY, g->loc, whole, out, NULL));
     top = top->next;
@@ -229,8 +224,7 @@ static bool narrow(IrStmt *s, void *user) {
   if (s->op != OP_COPY) return true;
   IrRegion *r = &s->args[0].region;
   DType from = r->buf->type, to = s->args[1].region.buf->type;
-  if (cube_writes(from, to) || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
-  if (from != DT_F32 && from != DT_I32) return true;
+  if (ir_cube_writes(from, to) || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
   IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
   out->why = "the cube does not write this dtype";
   IrRegion whole = ir_whole(c->k, out);

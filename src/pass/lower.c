@@ -340,6 +340,16 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
   if (target.buf != local.buf) emit2(o, OP_COPY, ir_arg_region(target), local);
 }
 
+static bool cube_writes(Ctx *c, const IrStmt *s, const IrRegion *sums, const IrRegion *to) {
+  DType t = sums->buf->type;
+  if (ir_cube_writes(t, to->buf->type) || (t != DT_F32 && t != DT_I32)) return true; /* no sums: its product says so */
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "the cube does not write %%%s (%s in L0C) as %s (%%%s)",
+                     sums->buf->name, dtype_info[sums->buf->type].name, dtype_info[to->buf->type].name, to->buf->name);
+  diag_other(c->p->diags, g, sums->buf->loc, "%%%s is declared here", sums->buf->name);
+  diag_fix(c->p->diags, g, "copy it to a tile in UB, and that one further; or make it with T.alloc_fragment");
+  return false;
+}
+
 static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegion gm) {
   bool from_cube = local.buf->space == SPACE_L0C, column = !from_cube && is_column(&gm);
   if (column) {
@@ -356,7 +366,7 @@ static void lower_store(Ctx *c, Out *o, const IrStmt *s, IrRegion local, IrRegio
     local = t;
   }
   Window w;
-  if (!make_window(c, s, &gm, &local, false, &w)) {
+  if ((from_cube && !cube_writes(c, s, &local, &gm)) || !make_window(c, s, &gm, &local, false, &w)) {
     c->ok = false;
     return;
   }
