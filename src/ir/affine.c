@@ -338,6 +338,12 @@ static int pow2_of(const IrKernel *k, const IrExpr *e, int depth) {
 
 int ir_pow2(const IrKernel *k, const IrExpr *e) { return pow2_of(k, e, 0); }
 
+bool ir_never_runs(const IrStmt *loop) {
+  const IrExpr *lo = loop->loop.lo, *hi = loop->loop.hi, *step = loop->loop.step;
+  if (loop->op != ST_FOR || lo->op != EX_INT || hi->op != EX_INT || step->op != EX_INT) return false;
+  return step->i > 0 ? lo->i >= hi->i : lo->i <= hi->i;
+}
+
 bool ir_loop_runs(IrKernel *k, const IrStmt *loop) {
   return loop->op == ST_FOR && ir_prove_le(k, ir_binary(k, EX_ADD, loop->loop.lo, ir_i32(k, 1)), loop->loop.hi);
 }

@@ -643,12 +643,6 @@ static void check_sync(Verifier *v, const IrStmt *s) {
   }
 }
 
-static bool has_no_trip(const IrStmt *loop) {
-  int64_t lo, hi, step;
-  if (!is_const(loop->loop.lo, &lo) || !is_const(loop->loop.hi, &hi) || !is_const(loop->loop.step, &step)) return false;
-  return step > 0 ? lo >= hi : lo <= hi;
-}
-
 static void check_for(Verifier *v, IrStmt *s) {
   check_int(v, s->loop.lo, "loop bound");
   check_int(v, s->loop.hi, "loop bound");
@@ -663,7 +657,7 @@ static void check_for(Verifier *v, IrStmt *s) {
     diag_fix(v->d, g, "use 1 to 8; 2 or 3 are usual");
   }
   open_var(v, s->loop.var);
-  bool maybe = ir_leaves_loop(&s->body, true), never = has_no_trip(s);
+  bool maybe = ir_leaves_loop(&s->body, true), never = ir_never_runs(s);
   v->maybe += maybe;
   v->never += never;
   v->loops++;

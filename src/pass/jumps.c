@@ -4,7 +4,7 @@
  *
  * so that what follows it is seen as conditional by every later pass: a flag may stand there, a product that may not
  * happen does not start an accumulator. A continue at the end of an iteration goes. Those inside deeper conditions with
- * something behind them stay, and so do breaks: the passes after this one know of both.
+ * something behind them stay, and so do breaks: the passes after this one know of both. Loops without a trip go.
  *
  * In a kernel of both kinds of core, a loop with a product hands tiles over in each iteration, and both sides must
  * count the same number of them. There all jumps go; after a break the rest of the loop runs idle:
@@ -49,6 +49,10 @@ static void fold_end(IrKernel *k, IrBlock *b) {
 }
 
 static bool fold_loop(IrStmt *s, void *user) {
+  if (ir_never_runs(s)) {
+    ir_remove(s);
+    return true;
+  }
   if (s->op == ST_FOR || s->op == ST_WHILE) fold_end(user, &s->body);
   return true;
 }
