@@ -12,15 +12,13 @@
 
 #include <string.h>
 
-typedef struct { int64_t lo, hi; } Span;
 enum { PARTS = 8, MAX_GRID = 3 };
-#define OPEN ((Span){INT64_MIN / 4, INT64_MAX / 4})
 
 typedef struct {
   const IrKernel *k;
   const Arch *arch;
   ArchTime t;
-  Span *var;                     /* by variable id */
+  IrRange *var;                  /* by variable id */
   bool *steers;                  /* by variable id: a condition, an extent or a loop depends on it */
   double (*cycles)[PIPE_COUNT];  /* by side */
   double gm_bytes;
@@ -33,56 +31,12 @@ static int64_t clamp(__int128 v) {
   return v < INT64_MIN / 4 ? INT64_MIN / 4 : v > INT64_MAX / 4 ? INT64_MAX / 4 : (int64_t)v;
 }
 
-static Span times(Span a, Span b) {
-  int64_t p[4] = {clamp((__int128)a.lo * b.lo), clamp((__int128)a.lo * b.hi), clamp((__int128)a.hi * b.lo),
-                  clamp((__int128)a.hi * b.hi)};
-  return (Span){min_i64(min_i64(p[0], p[1]), min_i64(p[2], p[3])), max_i64(max_i64(p[0], p[1]), max_i64(p[2], p[3]))};
+static IrRange known(const void *walk, const IrVar *v, int depth) {
+  (void)depth;
+  return ((const Walk *)walk)->var[v->id];
 }
 
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
-
-static Span truth(bool always, bool never) { return (Span){always, !never}; }
-
-static Span compare(ExprOp op, Span a, Span b) {
-  bool one = a.lo == a.hi && b.lo == b.hi && a.lo == b.lo, apart = a.hi < b.lo || b.hi < a.lo;
-  switch (op) {
-  case EX_LT: return truth(a.hi < b.lo, a.lo >= b.hi);
-  case EX_LE: return truth(a.hi <= b.lo, a.lo > b.hi);
-  case EX_GT: return truth(a.lo > b.hi, a.hi <= b.lo);
-  case EX_GE: return truth(a.lo >= b.hi, a.hi < b.lo);
-  case EX_EQ: return truth(one, apart);
-  default: return truth(apart, one);
-  }
-}
-
-static Span span_of(const Walk *w, const IrExpr *e) {
-  if (e->op == EX_INT) return (Span){e->i, e->i};
-  if (e->op == EX_VAR) return w->var[e->var->id];
-  if (e->op == EX_CAST) return span_of(w, e->arg[0]);
-  if (e->op == EX_LOAD || e->op == EX_FLOAT || e->op == EX_BITS) return OPEN;
-  Span a = span_of(w, e->arg[0]), b = e->n > 1 ? span_of(w, e->arg[1]) : a;
-  switch (e->op) {
-  case EX_ADD: return (Span){clamp((__int128)a.lo + b.lo), clamp((__int128)a.hi + b.hi)};
-  case EX_SUB: return (Span){clamp((__int128)a.lo - b.hi), clamp((__int128)a.hi - b.lo)};
-  case EX_MUL: return times(a, b);
-  case EX_MIN: return (Span){min_i64(a.lo, b.lo), min_i64(a.hi, b.hi)};
-  case EX_MAX: return (Span){max_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
-  case EX_FDIV: return b.lo == b.hi && b.lo > 0 ? (Span){floor_div(a.lo, b.lo), floor_div(a.hi, b.lo)} : OPEN;
-  case EX_MOD:
-    if (b.lo != b.hi || b.lo <= 0) return OPEN;
-    if (floor_div(a.lo, b.lo) != floor_div(a.hi, b.lo)) return (Span){0, b.lo - 1};
-    return (Span){a.lo - floor_div(a.lo, b.lo) * b.lo, a.hi - floor_div(a.hi, b.lo) * b.lo};
-  case EX_LT: case EX_LE: case EX_GT: case EX_GE: case EX_EQ: case EX_NE: return compare((ExprOp)e->op, a, b);
-  case EX_LAND: return truth(a.lo > 0 && b.lo > 0, a.hi == 0 || b.hi == 0);
-  case EX_LOR: return truth(a.lo > 0 || b.lo > 0, a.hi == 0 && b.hi == 0);
-  case EX_LNOT: return truth(a.hi == 0, a.lo > 0);
-  case EX_SELECT: {
-    Span c = span_of(w, e->arg[2]);
-    return a.lo > 0 ? b : a.hi == 0 ? c : (Span){min_i64(b.lo, c.lo), max_i64(b.hi, c.hi)};
-  }
-  default: return OPEN;
-  }
-}
+static IrRange range_of(const Walk *w, const IrExpr *e) { return ir_range_in(e, known, w, 0); }
 
 /* ---- which variables steer ------------------------------------------------------------------------------------ */
 
@@ -105,7 +59,7 @@ static bool mark(IrStmt *s, void *user) {
 
 /* ---- instructions --------------------------------------------------------------------------------------------- */
 
-static int64_t extent(const Walk *w, const IrRegion *r, int d) { return max_i64(span_of(w, r->ext[d]).lo, 0); }
+static int64_t extent(const Walk *w, const IrRegion *r, int d) { return max_i64(range_of(w, r->ext[d]).lo, 0); }
 
 static int64_t count(const Walk *w, const IrRegion *r) {
   int64_t n = 1;
@@ -167,39 +121,39 @@ static bool leaves(IrStmt *s, void *user) {
 }
 
 static void walk_loop(Walk *w, const IrStmt *s, double n) {
-  Span lo = span_of(w, s->loop.lo), hi = span_of(w, s->loop.hi), step = span_of(w, s->loop.step);
-  Span *v = &w->var[s->loop.var->id];
+  IrRange lo = range_of(w, s->loop.lo), hi = range_of(w, s->loop.hi), step = range_of(w, s->loop.step);
+  IrRange *v = &w->var[s->loop.var->id];
   if (step.lo != step.hi || step.lo <= 0 || !ir_walk((IrBlock *)&s->body, leaves, NULL)) return;
-  int64_t trips = max_i64((hi.lo - lo.hi + step.lo - 1) / step.lo, 0), last = lo.hi + (trips - 1) * step.lo;
+  if (hi.lo <= lo.hi) return;
+  int64_t trips = clamp(((__int128)hi.lo - lo.hi + step.lo - 1) / step.lo), last = lo.hi + (trips - 1) * step.lo;
   bool exact = lo.lo == lo.hi && hi.lo == hi.hi;
-  if (hi.lo <= lo.hi || trips <= 0) return;
   if (!w->steers[s->loop.var->id] || !exact || trips < 3) {
-    *v = (Span){lo.lo, max_i64(hi.hi - 1, lo.lo)};
+    *v = (IrRange){lo.lo, max_i64(hi.hi - 1, lo.lo)};
     if (exact && trips < 3)
-      for (int64_t i = 0; i < trips; i++) *v = (Span){lo.lo + i * step.lo, lo.lo + i * step.lo}, walk(w, &s->body, n);
+      for (int64_t i = 0, x; i < trips; i++) x = lo.lo + i * step.lo, *v = (IrRange){x, x}, walk(w, &s->body, n);
     else walk(w, &s->body, n * (double)trips);
     return;
   }
-  *v = (Span){lo.lo, lo.lo};
+  *v = (IrRange){lo.lo, lo.lo};
   walk(w, &s->body, n);
-  *v = (Span){lo.lo + step.lo, last - step.lo};
+  *v = (IrRange){lo.lo + step.lo, last - step.lo};
   walk(w, &s->body, n * (double)(trips - 2));
-  *v = (Span){last, last};
+  *v = (IrRange){last, last};
   walk(w, &s->body, n);
 }
 
 static void walk_stmt(Walk *w, const IrStmt *s, double n) {
-  Span c;
+  IrRange c;
   switch (s->op) {
   case ST_FOR: walk_loop(w, s, n); return;
   case ST_IF:
-    c = span_of(w, s->test.cond);
+    c = range_of(w, s->test.cond);
     if (c.lo > 0) walk(w, &s->body, n);
     else if (c.hi == 0) walk(w, &s->alt, n);
     return;
-  case ST_LET: w->var[s->set.var->id] = span_of(w, s->set.value); return;
+  case ST_LET: w->var[s->set.var->id] = range_of(w, s->set.value); return;
   case ST_VAR:
-  case ST_ASSIGN: w->var[s->set.var->id] = OPEN; return;
+  case ST_ASSIGN: w->var[s->set.var->id] = IR_OPEN; return;
   default: break;
   }
   if (!ir_is_op(s)) return;
@@ -223,7 +177,7 @@ static void walk_block(Walk *w, double n) {
     } else if (s->op == ST_VECTOR) {
       w->side = 1;
       for (int v = 0; v < (k->vid ? 2 : 1); v++) {
-        if (k->vid) w->var[k->vid->id] = (Span){v, v};
+        if (k->vid) w->var[k->vid->id] = (IrRange){v, v};
         walk(w, &s->body, n);
       }
     }
@@ -236,21 +190,21 @@ static void walk_grid(Walk *w, uint32_t axis, double n) {
     walk_block(w, n);
     return;
   }
-  int64_t ext = max_i64(span_of(w, w->k->grid_ext.data[axis]).lo, 0);
+  int64_t ext = max_i64(range_of(w, w->k->grid_ext.data[axis]).lo, 0);
   uint32_t id = w->k->grid.data[axis]->id;
   if (!ext) return;
   if (!w->steers[id]) {
-    w->var[id] = (Span){0, ext - 1};
+    w->var[id] = (IrRange){0, ext - 1};
     walk_grid(w, axis + 1, n * (double)ext);
     return;
   }
   int64_t parts = min_i64(ext - 1, PARTS);
   for (int64_t p = 0; p < parts; p++) {
-    int64_t from = p * (ext - 1) / parts, to = (p + 1) * (ext - 1) / parts;
-    w->var[id] = (Span){from, to - 1};
+    int64_t from = clamp((__int128)p * (ext - 1) / parts), to = clamp((__int128)(p + 1) * (ext - 1) / parts);
+    w->var[id] = (IrRange){from, to - 1};
     if (to > from) walk_grid(w, axis + 1, n * (double)(to - from));
   }
-  w->var[id] = (Span){ext - 1, ext - 1};
+  w->var[id] = (IrRange){ext - 1, ext - 1};
   walk_grid(w, axis + 1, n);
 }
 
@@ -262,16 +216,16 @@ bool cost_bound(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const i
   }
   double cycles[2][PIPE_COUNT] = {{0}};
   Walk w = {.k = k, .arch = arch, .t = arch_time(arch), .cycles = cycles};
-  w.var = arena_array(a, Span, k->vars.len + 1);
+  w.var = arena_array(a, IrRange, k->vars.len + 1);
   w.steers = arena_array(a, bool, k->vars.len + 1);
-  for (uint32_t i = 0; i < k->vars.len; i++) w.var[i] = OPEN;
+  for (uint32_t i = 0; i < k->vars.len; i++) w.var[i] = IR_OPEN;
   for (uint32_t i = 0; i < k->params.len; i++)
     if (k->params.data[i].var && !dtype_is_float(k->params.data[i].var->type))
-      w.var[k->params.data[i].var->id] = (Span){scalar[i], scalar[i]};
+      w.var[k->params.data[i].var->id] = (IrRange){scalar[i], scalar[i]};
   ir_walk((IrBlock *)&k->body, mark, &w);
   out->blocks = 1;
   for (uint32_t g = 0; g < k->grid.len; g++)
-    out->blocks = clamp((__int128)out->blocks * max_i64(span_of(&w, k->grid_ext.data[g]).lo, 0));
+    out->blocks = clamp((__int128)out->blocks * max_i64(range_of(&w, k->grid_ext.data[g]).lo, 0));
   walk_grid(&w, 0, 1);
   double top = 0, mhz = arch->mhz;
   int groups = k->cores == CORES_VECTOR ? arch->aiv : arch->aic;

@@ -84,12 +84,10 @@ static void linearize(Linear *l, const IrExpr *e, int64_t scale, int depth) {
   add_term(l, e, scale);
 }
 
-static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth);
-
-static IrRange range_linear(const IrKernel *k, const Linear *l, int depth) {
+static IrRange range_linear(const Linear *l, IrVarRange *var, const void *user, int depth) {
   IrRange r = {l->c, l->c};
   for (int i = 0; i < l->n; i++) {
-    IrRange a = range_of(k, l->term[i].atom, depth + 1);
+    IrRange a = ir_range_in(l->term[i].atom, var, user, depth + 1);
     int64_t c = l->term[i].coef;
     r.lo = sat_add(r.lo, sat_mul(c > 0 ? a.lo : a.hi, c));
     r.hi = sat_add(r.hi, sat_mul(c > 0 ? a.hi : a.lo, c));
@@ -113,33 +111,33 @@ static bool is_size_symbol(const IrKernel *k, const IrVar *v) {
   return false;
 }
 
-static IrRange range_var(const IrKernel *k, const IrVar *v, int depth) {
-  IrRange open = {INT64_MIN, INT64_MAX};
+static IrRange indices(IrRange lo, IrRange hi) {
+  return (IrRange){lo.lo, hi.hi == INT64_MAX ? INT64_MAX : max_i64(hi.hi - 1, lo.lo)};
+}
+
+/* A variable over the whole run of `kernel`. */
+static IrRange range_var(const void *kernel, const IrVar *v, int depth) {
+  const IrKernel *k = kernel;
+  IrRange open = IR_OPEN, zero = {0, 0};
   switch (v->kind) {
   case VAR_VID: return (IrRange){0, 1};
   case VAR_PARAM: return is_size_symbol(k, v) ? (IrRange){1, INT32_MAX} : open;
   case VAR_GRID:
     for (uint32_t i = 0; i < k->grid.len; i++)
-      if (k->grid.data[i] == v) {
-        IrRange n = range_of(k, k->grid_ext.data[i], depth + 1);
-        return (IrRange){0, n.hi == INT64_MAX ? INT64_MAX : max_i64(n.hi - 1, 0)};
-      }
+      if (k->grid.data[i] == v) return indices(zero, ir_range_in(k->grid_ext.data[i], range_var, k, depth + 1));
     return open;
   case VAR_LOOP: {
     if (!v->def) return open;
     if (v->def->op == ST_PARALLEL) {
       for (int i = 0; i < v->def->par.n; i++)
-        if (v->def->par.vars[i] == v) {
-          IrRange n = range_of(k, v->def->par.ext[i], depth + 1);
-          return (IrRange){0, n.hi == INT64_MAX ? INT64_MAX : max_i64(n.hi - 1, 0)};
-        }
+        if (v->def->par.vars[i] == v) return indices(zero, ir_range_in(v->def->par.ext[i], range_var, k, depth + 1));
       return open;
     }
     if (v->def->loop.step->op != EX_INT || v->def->loop.step->i <= 0) return open;
-    IrRange lo = range_of(k, v->def->loop.lo, depth + 1), hi = range_of(k, v->def->loop.hi, depth + 1);
-    return (IrRange){lo.lo, hi.hi == INT64_MAX ? INT64_MAX : max_i64(hi.hi - 1, lo.lo)};
+    return indices(ir_range_in(v->def->loop.lo, range_var, k, depth + 1),
+                   ir_range_in(v->def->loop.hi, range_var, k, depth + 1));
   }
-  case VAR_LET: return v->def ? range_of(k, v->def->set.value, depth + 1) : open;
+  case VAR_LET: return v->def ? ir_range_in(v->def->set.value, range_var, k, depth + 1) : open;
   default: return open;
   }
 }
@@ -149,54 +147,73 @@ static int64_t div_floor(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-static IrRange range_of(const IrKernel *k, const IrExpr *e, int depth) {
-  IrRange open = {INT64_MIN, INT64_MAX};
-  if (depth > MAX_DEPTH || dtype_is_float(e->type)) return open;
-  switch (e->op) {
-  case EX_INT: return (IrRange){e->i, e->i};
-  case EX_VAR: return range_var(k, e->var, depth);
-  case EX_MIN:
-  case EX_MAX: {
-    IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
-    return e->op == EX_MIN ? (IrRange){min_i64(a.lo, b.lo), min_i64(a.hi, b.hi)}
-                           : (IrRange){max_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
-  }
-  case EX_FDIV: {
-    IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
-    if (b.lo < 1) return open;
-    return (IrRange){div_floor(a.lo, a.lo < 0 ? b.lo : b.hi), div_floor(a.hi, a.hi < 0 ? b.hi : b.lo)};
-  }
-  case EX_MOD: {
-    IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
-    if (b.lo < 1) return open;
-    if (a.lo >= 0 && a.hi < b.lo) return a;
-    int64_t hi = b.hi == INT64_MAX ? INT64_MAX : b.hi - 1;
-    return (IrRange){0, a.lo >= 0 ? min_i64(a.hi, hi) : hi};
-  }
-  case EX_SELECT: {
-    IrRange a = range_of(k, e->arg[1], depth + 1), b = range_of(k, e->arg[2], depth + 1);
-    return (IrRange){min_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
-  }
-  case EX_ADD:
-  case EX_SUB:
-  case EX_MUL:
-  case EX_NEG:
-  case EX_CAST: {
-    Linear l = {.ok = true};
-    linearize(&l, e, 1, depth);
-    if (l.ok && !(l.n == 1 && l.c == 0 && l.term[0].coef == 1 && l.term[0].atom == e))
-      return range_linear(k, &l, depth);
-    if (e->op == EX_MUL) {
-      IrRange a = range_of(k, e->arg[0], depth + 1), b = range_of(k, e->arg[1], depth + 1);
-      if (a.lo >= 0 && b.lo >= 0) return (IrRange){sat_mul(a.lo, b.lo), sat_mul(a.hi, b.hi)};
-    }
-    return open;
-  }
-  default: return e->type == DT_BOOL ? (IrRange){0, 1} : open;
+static IrRange truth(bool always, bool never) { return (IrRange){always, !never}; }
+
+static IrRange compare(int op, IrRange a, IrRange b) {
+  bool one = a.lo == a.hi && b.lo == b.hi && a.lo == b.lo, apart = a.hi < b.lo || b.hi < a.lo;
+  switch (op) {
+  case EX_LT: return truth(a.hi < b.lo, a.lo >= b.hi);
+  case EX_LE: return truth(a.hi <= b.lo, a.lo > b.hi);
+  case EX_GT: return truth(a.lo > b.hi, a.hi <= b.lo);
+  case EX_GE: return truth(a.lo >= b.hi, a.hi < b.lo);
+  case EX_EQ: return truth(one, apart);
+  default: return truth(apart, one);
   }
 }
 
-IrRange ir_range(const IrKernel *k, const IrExpr *e) { return range_of(k, e, 0); }
+static IrRange product(IrRange a, IrRange b) {
+  int64_t p = sat_mul(a.lo, b.lo), q = sat_mul(a.lo, b.hi), r = sat_mul(a.hi, b.lo), s = sat_mul(a.hi, b.hi);
+  return (IrRange){min_i64(min_i64(p, q), min_i64(r, s)), max_i64(max_i64(p, q), max_i64(r, s))};
+}
+
+static IrRange remainder_of(IrRange a, IrRange b) {
+  if (b.lo < 1) return IR_OPEN;
+  bool closed = a.lo != INT64_MIN && a.hi != INT64_MAX;
+  if (closed && b.lo == b.hi && div_floor(a.lo, b.lo) == div_floor(a.hi, b.lo)) {
+    int64_t whole = div_floor(a.lo, b.lo) * b.lo;
+    return (IrRange){a.lo - whole, a.hi - whole};
+  }
+  if (a.lo >= 0 && a.hi < b.lo) return a;
+  int64_t hi = b.hi == INT64_MAX ? INT64_MAX : b.hi - 1;
+  return (IrRange){0, a.lo >= 0 ? min_i64(a.hi, hi) : hi};
+}
+
+/* Of operands' ranges alone. c: of the third operand, for select. */
+static IrRange combine(const IrExpr *e, IrRange a, IrRange b, IrRange c) {
+  switch (e->op) {
+  case EX_MIN: return (IrRange){min_i64(a.lo, b.lo), min_i64(a.hi, b.hi)};
+  case EX_MAX: return (IrRange){max_i64(a.lo, b.lo), max_i64(a.hi, b.hi)};
+  case EX_MUL: return product(a, b);
+  case EX_FDIV:
+    if (b.lo < 1) return IR_OPEN;
+    return (IrRange){div_floor(a.lo, a.lo < 0 ? b.lo : b.hi), div_floor(a.hi, a.hi < 0 ? b.hi : b.lo)};
+  case EX_MOD: return remainder_of(a, b);
+  case EX_LT: case EX_LE: case EX_GT: case EX_GE: case EX_EQ: case EX_NE: return compare(e->op, a, b);
+  case EX_LAND: return truth(a.lo > 0 && b.lo > 0, a.hi == 0 || b.hi == 0);
+  case EX_LOR: return truth(a.lo > 0 || b.lo > 0, a.hi == 0 && b.hi == 0);
+  case EX_LNOT: return truth(a.hi == 0, a.lo > 0);
+  case EX_SELECT: return a.lo > 0 ? b : a.hi == 0 ? c : (IrRange){min_i64(b.lo, c.lo), max_i64(b.hi, c.hi)};
+  case EX_CAST: return e->arg[0]->type == DT_BOOL ? a : IR_OPEN;
+  default: return e->type == DT_BOOL ? (IrRange){0, 1} : IR_OPEN;
+  }
+}
+
+IrRange ir_range_in(const IrExpr *e, IrVarRange *var, const void *user, int depth) {
+  if (depth > MAX_DEPTH || dtype_is_float(e->type)) return IR_OPEN;
+  if (e->op == EX_INT) return (IrRange){e->i, e->i};
+  if (e->op == EX_VAR) return var(user, e->var, depth);
+  if (e->op == EX_ADD || e->op == EX_SUB || e->op == EX_MUL || e->op == EX_NEG || e->op == EX_CAST) {
+    Linear l = {.ok = true};
+    linearize(&l, e, 1, depth);
+    if (l.ok && !(l.n == 1 && l.c == 0 && l.term[0].coef == 1 && l.term[0].atom == e))
+      return range_linear(&l, var, user, depth);
+  }
+  IrRange arg[3] = {IR_OPEN, IR_OPEN, IR_OPEN};
+  for (int i = 0; i < e->n && i < 3 && e->op != EX_LOAD; i++) arg[i] = ir_range_in(e->arg[i], var, user, depth + 1);
+  return combine(e, arg[0], arg[1], arg[2]);
+}
+
+IrRange ir_range(const IrKernel *k, const IrExpr *e) { return ir_range_in(e, range_var, k, 0); }
 
 /* e without its factor d, or NULL. */
 static IrExpr *without_factor(IrKernel *k, IrExpr *e, IrExpr *d) {
@@ -215,16 +232,16 @@ static IrExpr *below(IrKernel *k, IrExpr *e, int depth) {
   IrExpr *d = e->n == 2 ? e->arg[1] : NULL, *end;
   switch (e->op) {
   case EX_CAST: return below(k, e->arg[0], depth + 1);
-  case EX_MOD: return range_of(k, d, 0).lo > 0 ? d : NULL;
+  case EX_MOD: return ir_range(k, d).lo > 0 ? d : NULL;
   case EX_FDIV:
-    if (range_of(k, d, 0).lo < 1) return NULL;
+    if (ir_range(k, d).lo < 1) return NULL;
     end = below(k, e->arg[0], depth + 1);
     return end ? without_factor(k, end, d) : NULL;
   case EX_VAR: {
     IrStmt *def = e->var->def;
     for (uint32_t i = 0; i < k->grid.len; i++)
       if (k->grid.data[i] == e->var) return k->grid_ext.data[i];
-    if (!def || range_of(k, e, 0).lo < 0) return NULL;
+    if (!def || ir_range(k, e).lo < 0) return NULL;
     if (e->var->kind == VAR_LET) return below(k, def->set.value, depth + 1);
     for (int i = 0; def->op == ST_PARALLEL && i < def->par.n; i++)
       if (def->par.vars[i] == e->var) return def->par.ext[i];
@@ -259,7 +276,7 @@ static bool add_bound(IrKernel *k, Linear *l, IrExpr *atom, int64_t coef, int wh
 /* l <= 0 for all values of the variables, by numbers or with up to `swaps` atoms replaced by bounds. */
 static bool never_positive(IrKernel *k, const Linear *l, int swaps) {
   if (!l->ok) return false;
-  if (range_linear(k, l, 0).hi <= 0) return true;
+  if (range_linear(l, range_var, k, 0).hi <= 0) return true;
   for (int i = 0; swaps && i < l->n; i++)
     for (int which = 0; which < 2; which++) {
       Term t = l->term[i];

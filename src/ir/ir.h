@@ -418,7 +418,13 @@ bool ir_vec(IrKernel *k, const IrStmt *s, IrVec *out); /* false: the operands do
 
 /* Interval of an integer expression from the bounds of loops, grid and params; INT64_MIN/MAX when open. */
 typedef struct { int64_t lo, hi; } IrRange;
+#define IR_OPEN ((IrRange){INT64_MIN, INT64_MAX})
 IrRange ir_range(const IrKernel *k, const IrExpr *e);
+/* The same, of what `var` says of the variables that occur (conditions are 0 or 1). A `var` that evaluates an
+ * expression itself hands on depth + 1: beyond a limit all is open. Depth is 0 for others. A `let` may be seen through
+ * to its value. */
+typedef IrRange IrVarRange(const void *user, const IrVar *v, int depth);
+IrRange ir_range_in(const IrExpr *e, IrVarRange *var, const void *user, int depth);
 /* True only if a <= b is proven for all values of the variables. */
 bool ir_prove_le(IrKernel *k, IrExpr *a, IrExpr *b);
 /* a - b as a constant, if it is one. */

@@ -282,3 +282,20 @@ def test_no_run_is_faster(shape, bm, bn, bk, stages):
 def test_a_busy_kernel_is_near_its_bound():
     bound, run = both(gemm(2048, 2048, 2048, 128, 256, 256), out_idx=[2])  # rows of 512 bytes
     assert bound["us"] > 0.4 * run.us
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rows_before_the_first_one_are_no_riddle(dynamic):
+    """How much of a halo is inside: what is subtracted twice cancels, so each byte is counted."""
+    n = T.symbolic("n") if dynamic else 96
+
+    @T.prim_func
+    def halo(X: T.Tensor((n, 32), "float32"), Y: T.Tensor((n, 32), "float32")):
+        with T.Kernel(T.ceildiv(n, 32)) as b:
+            x = T.alloc_ub((34, 32), "float32")
+            for i, j in T.Parallel(34, 32):
+                x[i, j] = T.if_then_else(b * 32 + i >= 1, X[b * 32 + i - 1, j], 0.0)
+            T.copy(x[1:33, :], Y[b * 32, 0])
+
+    bound, run = both(halo, {"n": 96} if dynamic else None, out_idx=[1])
+    assert bound["gm_bytes"] == run.gm_read_bytes + run.gm_write_bytes
