@@ -25,6 +25,16 @@ static int64_t rate_of(const Clock *k, double gbps) {
   return (int64_t)(gbps * 1e3 / k->arch.mhz / TICKS * (double)(1 << RATE_BITS));
 }
 
+/* The same pipe of the other vector core of a pair, or -1. */
+static int32_t pair_of(const Clock *k, int32_t number) {
+  int32_t core = number / CORE_PIPES;
+  const Core *c = &k->m->core[core];
+  if (c->prog->side != 'v') return -1;
+  int32_t other = k->sim->cores_per_block == 1 ? core ^ 1 : c->vid == 1 ? core - 1 : core + 1;
+  bool is = other < k->m->n_cores && k->m->core[other].prog->side == 'v';
+  return is ? number + (other - core) * CORE_PIPES : -1;
+}
+
 void memory_init(Clock *k) {
   Memory *m = &k->mem;
   const SimTimeOptions *o = k->opt;
@@ -34,6 +44,7 @@ void memory_init(Clock *k) {
   m->l2_rate = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
   m->spare = m->hbm_rate;
   for (int via = 0; via < VIA_COUNT; via++) share_init(k->arena, &m->channel[via], m->n_flows);
+  for (int32_t f = 0; f < m->n_flows; f++) m->flow[f].pair = pair_of(k, f);
   m->followers = arena_array(k->arena, int32_t, m->n_flows);
   int32_t buckets = 64;
   while (buckets < m->n_flows) buckets *= 2;
@@ -358,16 +369,6 @@ static void release(Memory *m, int32_t number, Tick now) {
   }
 }
 
-/* The same pipe of the other vector core of a pair, or -1. */
-static int32_t pair_of(const Clock *k, int32_t number) {
-  int32_t core = number / CORE_PIPES;
-  const Core *c = &k->m->core[core];
-  if (c->prog->side != 'v') return -1;
-  int32_t other = k->sim->cores_per_block == 1 ? core ^ 1 : c->vid == 1 ? core - 1 : core + 1;
-  bool is = other < k->m->n_cores && k->m->core[other].prog->side == 'v';
-  return is ? number + (other - core) * CORE_PIPES : -1;
-}
-
 void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   Memory *m = &k->mem;
   Flow *f = &m->flow[number];
@@ -386,20 +387,24 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
     m->hit_bytes += x.touched - miss;
   }
   bool moves = x.moved && !m->free;
-  *f = (Flow){.write = t->write, .pair = pair_of(k, number), .together = 1, .crowd = 1, .behind = -1};
+  f->write = t->write;
+  f->moves = f->waits = false;
+  f->together = f->crowd = 1;
+  f->behind = -1;
+  f->followers = 0;
   int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), all = x.moved << RATE_BITS;
-  Tick path = x.touched ? (t->path * (x.touched - miss) + t->miss * miss) / x.touched : t->path;
+  Tick path = t->path;
+  if (miss && t->miss != path) path = (path * (x.touched - miss) + t->miss * miss) / x.touched;
   f->via = hbm > 0 && moves ? VIA_HBM : VIA_L2;
   f->work = moves ? all : 0;
   f->hbm = f->via == VIA_HBM ? (double)hbm / (double)x.moved : 0;
-  f->piece = moves ? x.moved / x.lines : LINE;
+  f->piece = !moves ? LINE : x.moved == x.lines * LINE ? LINE : x.moved / x.lines;
   f->path_cap = t->path > 0 && moves ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
-  f->cap = f->alone_cap = path > 0 && moves ? max_i64(all / path, 1) : INT64_C(1) << 50;
+  f->cap = f->alone_cap = path == t->path ? f->path_cap : path > 0 && moves ? max_i64(all / path, 1) : INT64_C(1) << 50;
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
-  int64_t place = (int64_t)t->buf << 40 | t->at, part = (int64_t)t->buf << 40 | t->at / m->part_bytes;
-  same_add(m, number, SAME_PLACE, t->write || m->free ? -1 : place);
-  bool whole = t->run >= LINE || m->long_rows;
-  same_add(m, number, SAME_PART, t->write || m->free || whole ? -1 : part);
+  bool alone = t->write || m->free, pieces = !alone && t->run < LINE && !m->long_rows;
+  same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | t->at);
+  same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | t->at / m->part_bytes : -1);
   join(m, number, now);
   meet(m, number, now);
   crowd(m, f->same[SAME_PART].key, now);

@@ -255,8 +255,9 @@ bool price_of(Clock *k, Core *c, const Inst *i, TimeEntry *to) {
     price.ticks = k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
   }
   Price *place = p->n_keys >= 0 ? remember(k, p, key) : NULL;
-  if (!place && !to->own) to->own = arena_new(k->arena, Price);
-  if (!place) place = to->own;
+  TimePipe *q = &c->time->pipe[i->pipe];
+  if (!place && !q->own) q->own = arena_array(k->arena, Price, k->ring + 1);
+  if (!place) place = &q->own[to - q->ring];
   *place = price;
   to->price = place;
   return runs;

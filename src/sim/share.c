@@ -48,6 +48,7 @@ void share_join(Channel *c, Flow *f, int32_t number, Tick now) {
   f->at = c->served + (int64_t)((double)f->work / (double)f->cap * (1 << RATE_BITS));
   c->caps += f->cap;
   c->asked += asks(f);
+  c->changed = true;
   put(c, (Turn){f->at, f->order, number});
 }
 
@@ -59,7 +60,7 @@ void share_cap(Channel *c, Flow *f, int64_t cap, Tick now) {
   c->asked -= asks(f);
   f->cap = cap;
   c->asked += asks(f);
-  c->unsorted = true;
+  c->changed = c->unsorted = true;
 }
 
 /* The order mostly stays. */
@@ -76,9 +77,12 @@ static void sort(Channel *c, const Flow *flow) {
 }
 
 void share_rate(Channel *c, const Flow *flow, double share, Tick now) {
+  int64_t rate = c->n ? max_i64((int64_t)(share * (1 << RATE_BITS)), 1) : 0;
+  if (!c->changed && rate == c->rate) return; /* it ends when it was to end */
   serve(c, now);
   if (c->unsorted) sort(c, flow);
-  c->rate = c->n ? max_i64((int64_t)(share * (1 << RATE_BITS)), 1) : 0;
+  c->changed = false;
+  c->rate = rate;
   c->next = c->n ? now + ceil_div(max_i64(c->turn[c->head].at - c->served, 0), c->rate) : NEVER;
 }
 
@@ -87,6 +91,7 @@ int32_t share_leave(Channel *c, Flow *flow) {
   int32_t number = c->turn[c->head].flow;
   c->head++;
   c->n--;
+  c->changed = true;
   flow[number].moves = false;
   c->caps -= flow[number].cap;
   c->asked -= asks(&flow[number]);

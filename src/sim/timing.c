@@ -55,8 +55,9 @@ static inline void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i)
 }
 
 /* What let the entry at the head of a queue begin at `at`: S, which had just issued it, or what it waited for. */
-static inline int32_t began_by(const TimePipe *q, const TimeEntry *e, Tick at) {
-  return e->issued >= at ? e->from : q->last;
+static inline int32_t began_by(const Clock *k, const TimePipe *q, const TimeEntry *e, Tick at) {
+  if (!k->timeline) return -1;
+  return e->issued >= at ? q->cause[q->head & k->ring].from : q->last;
 }
 
 /* One more event of the timeline, if there is one, the last of its pipe. */
@@ -79,7 +80,7 @@ static inline void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEnt
   }
   it->count++;
   it->ops += e->price->ops;
-  if (t->clock->opt->timeline) add_event(t, p, e->inst->id, from, until, began_by(q, e, from));
+  if (t->clock->timeline) add_event(t, p, e->inst->id, from, until, began_by(t->clock, q, e, from));
 }
 
 /* Elements of one statement on end are one event, and so is a series of issues. */
@@ -101,7 +102,7 @@ static inline void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *st
   Clock *k = t->clock;
   TimePipe *s = &t->pipe[PIPE_S];
   if (!work) return;
-  if (k->opt->timeline) s_event(t, s->free + work, id, stmt);
+  if (k->timeline) s_event(t, s->free + work, id, stmt);
   t->busy[PIPE_S] += work;
   k->inst[id].scalar += work;
   s->free = s->done = s->mark = s->free + work;
@@ -122,8 +123,7 @@ static void flag_push(TimeFlag *f, Tick at, int32_t from) {
 static Tick flag_pop(TimeFlag *f, int32_t *from) {
   Tick at = f->at[f->head];
   *from = f->from[f->head];
-  f->head = (uint8_t)((f->head + 1) % FLAG_RING);
-  f->n--;
+  f->head = --f->n ? (uint8_t)((f->head + 1) % FLAG_RING) : 0;
   return at;
 }
 
@@ -180,10 +180,16 @@ static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int
 
 static TimeEntry *head_of(const Clock *k, const TimePipe *q) { return &q->ring[q->head & k->ring]; }
 
-/* The head of a queue leaves it; S may wait for that. */
-static inline void leave(const Clock *k, Core *c, int p, Tick at, int32_t by) {
-  TimePipe *q = &c->time->pipe[p];
-  q->left[q->head++ & k->ring] = (Left){at, by};
+/* The head of a queue leaves it. */
+static inline void leave(const Clock *k, TimePipe *q, Tick at, int32_t by) {
+  uint32_t place = q->head++ & k->ring;
+  q->left[place] = at;
+  if (k->timeline) q->cause[place].by = by;
+}
+
+/* Something has left queue p; S may wait for that. */
+static inline void have_left(Core *c, int p) {
+  const TimePipe *q = &c->time->pipe[p];
   if (c->state == S_QUEUE ? c->at->pipe == p : c->state == S_SYNC && q->head == q->tail) may_move(c->time, PIPE_S);
 }
 
@@ -196,10 +202,10 @@ static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
   int32_t from = -1;
   switch (i->op) {
   case ST_SET_FLAG:
-    if (e->flag) flag_push(e->flag, all + k->flag, began_by(q, e, all));
+    if (e->flag) flag_push(e->flag, all + k->flag, began_by(k, q, e, all));
     may_move(t, i->dst);
     break;
-  case ST_CROSS_SET: cross_set(k, c, i, e->id, all, began_by(q, e, all)); break;
+  case ST_CROSS_SET: cross_set(k, c, i, e->id, all, began_by(k, q, e, all)); break;
   case ST_WAIT_FLAG:
   case ST_CROSS_WAIT: {
     if (e->flag && !e->flag->n) return false;
@@ -221,11 +227,12 @@ static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
 static void run_pipe(Clock *k, Core *c, int p) {
   TimeCore *t = c->time;
   TimePipe *q = &t->pipe[p];
+  uint32_t head = q->head;
   while (q->head != q->tail && !q->in_flight) {
     TimeEntry *e = head_of(k, q);
     if (e->inst->op >= OP_COUNT) {
-      if (!queue_sync(k, c, p, e)) return;
-      leave(k, c, p, q->free, began_by(q, e, q->free));
+      if (!queue_sync(k, c, p, e)) break;
+      leave(k, q, q->free, began_by(k, q, e, q->free));
       continue;
     }
     Tick at = max_i64(q->free, e->issued);
@@ -235,15 +242,16 @@ static void run_pipe(Clock *k, Core *c, int p) {
       q->began = at;
       q->free = at + price->gm.head;
       push_event(k, q->free, p, c->index);
-      return;
+      break;
     }
     q->free = at + price->ticks;
     if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += price->ticks * k->l1_read_slow / TICKS;
     q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
-    int32_t by = began_by(q, e, at);
+    int32_t by = began_by(k, q, e, at);
     busy(t, p, at, q->done, e);
-    leave(k, c, p, at, by);
+    leave(k, q, at, by);
   }
+  if (q->head != head) have_left(c, p);
 }
 
 /* ---- S -------------------------------------------------------------------------------------------------- */
@@ -383,18 +391,18 @@ bool clock_issue(Core *c, const Inst *i) {
     if (full) c->state = S_QUEUE;
     return !full;
   }
-  const Left *room = n < k->depth ? NULL : &q->left[(n - k->depth) & k->ring];
-  if (room && room->at > s->free + work) {
+  uint32_t before = (n - k->depth) & k->ring; /* whose place it takes */
+  if (n >= k->depth && q->left[before] > s->free + work) {
     s_works(t, work, i->id, NULL);
     work = 0;
-    idle(t, PIPE_S, room->at, IDLE_QUEUE, i);
-    s->free = room->at;
-    if (room->by >= 0) s->last = room->by;
+    idle(t, PIPE_S, q->left[before], IDLE_QUEUE, i);
+    s->free = q->left[before];
+    if (k->timeline && q->cause[before].by >= 0) s->last = q->cause[before].by;
   }
   s_works(t, work + (i->op >= OP_COUNT && k->opt->free_flags ? 0 : k->issue), i->id, NULL);
   e->inst = i;
   e->issued = s->free;
-  e->from = s->last;
+  if (k->timeline) q->cause[n & k->ring].from = s->last;
   q->tail = n + 1;
   if (n == q->head) may_move(t, i->pipe);
   k->issued++;
@@ -495,9 +503,10 @@ static void transfer_ends(Clock *k, int32_t number) {
   else k->m->gm_read += bytes;
   it->slowed += max_i64(k->now - q->began - x->head - x->path, 0);
   q->in_flight = false;
-  int32_t by = began_by(q, e, q->began);
+  int32_t by = began_by(k, q, e, q->began);
   busy(t, p, q->began, complete, e);
-  leave(k, c, p, q->began, by);
+  leave(k, q, q->began, by);
+  have_left(c, p);
   may_move(t, p);
 }
 
@@ -539,7 +548,8 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
     t->pipe[p].last = -1;
     if (p == PIPE_S || (pipe_info[p].side != 'b' && pipe_info[p].side != prog->side)) continue;
     t->pipe[p].ring = arena_array(k->arena, TimeEntry, k->ring + 1);
-    t->pipe[p].left = arena_array(k->arena, Left, k->ring + 1);
+    t->pipe[p].left = arena_array(k->arena, Tick, k->ring + 1);
+    if (k->timeline) t->pipe[p].cause = arena_array(k->arena, Cause, k->ring + 1);
   }
 }
 
@@ -556,6 +566,7 @@ static void number_pairs(Clock *k, int side) {
 
 static void set_up(Clock *k) {
   Sim *s = k->sim;
+  k->timeline = k->opt->timeline;
   k->depth = (uint32_t)max_i64(k->arch.queue_depth, 1);
   while (k->ring + 1 < k->depth) k->ring = 2 * k->ring + 1;
   for (int side = 0; side < 2; side++) number_pairs(k, side);

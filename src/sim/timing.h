@@ -28,7 +28,7 @@ typedef struct {
   Tick head, path, miss;        /* before it moves; to move it, alone on the chip, all in L2 or nothing in L2 */
 } Transfer;
 
-typedef struct { Tick ticks; int64_t ops; Transfer gm; bool is_gm; } Price; /* ticks -1: it does nothing */
+typedef struct { Tick ticks; int64_t ops; bool is_gm; Transfer gm; } Price; /* ticks -1: it does nothing */
 
 /* ---- share.c -------------------------------------------------------------------------------------------- */
 
@@ -65,7 +65,7 @@ typedef struct {
   int64_t rate, served; /* the share; ticks that each has moved, as if alone: both << RATE_BITS */
   Tick served_at, next; /* next: when the first flow ends */
   uint32_t order;
-  bool unsorted;
+  bool unsorted, changed; /* since the last share_rate */
 } Channel;
 
 void share_init(Arena *a, Channel *c, int32_t n_flows);
@@ -125,7 +125,7 @@ bool memory_step(struct Clock *k, int channel, int32_t *flow);
 
 enum { PRICE_KEYS = 8, PRICE_BITS = 10 };
 
-typedef struct { int64_t key[PRICE_KEYS]; Price price; bool valid; } Priced;
+typedef struct { bool valid; int64_t key[PRICE_KEYS]; Price price; } Priced;
 typedef struct { int32_t off, ext; int64_t shape, stride; } GmOffset; /* registers; extent and bytes of a dimension */
 
 typedef struct {
@@ -150,7 +150,7 @@ bool price_of(struct Clock *k, Core *c, const Inst *i, struct TimeEntry *e);
 
 typedef enum { IDLE_START, IDLE_ISSUE, IDLE_FLAG, IDLE_CROSS, IDLE_BARRIER, IDLE_QUEUE, IDLE_END, IDLE_COUNT } Idle;
 
-typedef struct { Tick at[FLAG_RING]; int32_t from[FLAG_RING]; uint8_t head, n; } TimeFlag;
+typedef struct { uint8_t head, n; Tick at[FLAG_RING]; int32_t from[FLAG_RING]; } TimeFlag; /* from: see Cause */
 
 typedef struct TimeEntry {
   const Inst *inst;
@@ -161,15 +161,16 @@ typedef struct TimeEntry {
     TimeFlag *flag;    /* other flags; NULL: no such flag */
   };
   Tick issued;
-  int32_t from;        /* the event of S that issued it, -1 */
-  Price *own;          /* place for a price that is not remembered */
 } TimeEntry;
 
-typedef struct { Tick at; int32_t by; } Left; /* when an instruction left its place; the event that let it begin, -1 */
+/* Events of the timeline, -1: what issued an instruction; what let the one before at its place begin. */
+typedef struct { int32_t from, by; } Cause;
 
 typedef struct {
   TimeEntry *ring;
-  Left *left;          /* by place in the ring: of the instruction before */
+  Tick *left;          /* by place in the ring: when the instruction before left it */
+  Cause *cause;        /* by place, for a timeline only */
+  Price *own;          /* by place, for prices that are not remembered; NULL: none yet */
   uint32_t head, tail;
   Tick free;           /* the next instruction may begin */
   Tick done;           /* everything so far is complete */
@@ -212,6 +213,7 @@ typedef struct Clock {
   Arch arch;
   ArchTime t;
   const SimTimeOptions *opt;
+  bool timeline;       /* of opt: what events hang on is kept */
   Memory mem;
   PriceMemo *memo;     /* by instruction id */
   InstTime *inst;      /* by id of an instruction or an element */
