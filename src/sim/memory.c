@@ -91,7 +91,7 @@ void memory_restart(Memory *m) {
 /* ---- L2 ------------------------------------------------------------------------------------------------- */
 
 static inline uint32_t stamp_of(int64_t filled) {
-  return (uint32_t)(filled / LINES_A_STAMP) << STAMP_SHIFT >> STAMP_SHIFT;
+  return (uint32_t)((uint64_t)filled / LINES_A_STAMP) << STAMP_SHIFT >> STAMP_SHIFT;
 }
 
 static uint32_t stamp_now(const Memory *m) { return stamp_of(m->filled); }
@@ -176,14 +176,16 @@ static inline void touch_line(int64_t *filled, uint32_t room, uint32_t *line, Pa
 /* Rows of whole lines that nobody has touched, as touch_line takes them. False: some line was touched. */
 static bool touch_fresh(Memory *m, const Transfer *t, Touched *out) {
   const uint32_t state = SECTORS | (t->write ? WRITTEN : 0);
-  int64_t n = t->run / LINE, all = n * t->rows, moved = part_of(m, 0, LINE).moved;
-  uint32_t *line = m->line[t->buf] + t->at / LINE, any = 0;
+  int64_t n = t->run / LINE, all = n * t->rows, moved = max_i64(LINE, m->granule), pitch = t->pitch / LINE;
+  int64_t filled = m->filled;
+  uint32_t *line = m->line[t->buf] + t->at / LINE;
   if ((t->at | t->run | t->pitch) % LINE || (t->rows > 1 && t->pitch < t->run)) return false;
-  for (int64_t r = 0; r < t->rows && !any; r++)
-    for (int64_t i = 0; i < n; i++) any |= line[r * (t->pitch / LINE) + i];
-  if (any) return false;
   for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t i = 0; i < n; i++) line[r * (t->pitch / LINE) + i] = stamp_of(++m->filled) << STAMP_SHIFT | state;
+    for (int64_t i = 0; i < n; i++)
+      if (line[r * pitch + i]) return false;
+  for (int64_t r = 0; r < t->rows; r++)
+    for (int64_t i = 0; i < n; i++) line[r * pitch + i] = stamp_of(++filled) << STAMP_SHIFT | state;
+  m->filled = filled;
   *out = (Touched){.touched = all * LINE, .moved = all * moved, .missing = all * LINE, .lines = all, .pieces = all};
   if (t->write) out->dirtied = all * LINE;
   return true;

@@ -76,14 +76,15 @@ static void sort(Channel *c, const Flow *flow) {
   c->unsorted = false;
 }
 
-void share_rate(Channel *c, const Flow *flow, double share, Tick now) {
-  int64_t rate = c->n ? max_i64((int64_t)(share * (1 << RATE_BITS)), 1) : 0;
-  if (!c->changed && rate == c->rate) return; /* it ends when it was to end */
+void share_change(Channel *c, const Flow *flow, int64_t rate, Tick now) {
   serve(c, now);
   if (c->unsorted) sort(c, flow);
   c->changed = false;
   c->rate = rate;
-  c->next = c->n ? now + ceil_div(max_i64(c->turn[c->head].at - c->served, 0), c->rate) : NEVER;
+  c->next = NEVER;
+  if (!c->n) return;
+  int64_t left = max_i64(c->turn[c->head].at - c->served, 0);
+  c->next = now + (rate == 1 << RATE_BITS ? (left + rate - 1) >> RATE_BITS : ceil_div(left, rate)); /* mostly all */
 }
 
 int32_t share_leave(Channel *c, Flow *flow) {

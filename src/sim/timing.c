@@ -25,23 +25,34 @@ static inline bool before(const Event *a, const Event *b) {
 
 enum { GROUP_FREE = -1, GROUP_START = -2 }; /* Event.what; else a pipe whose transfer begins */
 
-/* The next event is the last one. */
+/* Room for one more event behind the others. */
+static void event_room(Clock *k) {
+  const Event *old = k->event + k->first_event;
+  if (k->n_events * 2 > k->cap_events) k->event = arena_array(k->arena, Event, (int64_t)(k->cap_events *= 2));
+  memmove(k->event, old, sizeof *old * (size_t)k->n_events);
+  k->first_event = 0;
+}
+
 static void push_event(Clock *k, Tick at, int32_t what, int32_t who) {
-  if (k->n_events == k->cap_events) {
-    Event *grown = arena_array(k->arena, Event, (int64_t)k->cap_events * 2);
-    memcpy(grown, k->event, sizeof *grown * (size_t)k->n_events);
-    k->event = grown;
-    k->cap_events *= 2;
-  }
-  Event e = {at, k->seq++, what, who};
-  int32_t from = 0, to = k->n_events; /* what is earlier than e begins in between */
+  if (k->first_event + k->n_events == k->cap_events) event_room(k);
+  Event e = {at, k->seq++, what, who}, *x = k->event + k->first_event;
+  int32_t n = k->n_events++, from = 0, to = n; /* what is later than e begins in between */
+  if (n && before(&x[n - 1], &e)) from = n;
   while (from < to) {
     int32_t mid = (from + to) / 2;
-    if (before(&k->event[mid], &e)) to = mid;
+    if (before(&e, &x[mid])) to = mid;
     else from = mid + 1;
   }
-  memmove(&k->event[from + 1], &k->event[from], sizeof e * (size_t)(k->n_events++ - from));
-  k->event[from] = e;
+  if (from < n - from && k->first_event) { /* the shorter part moves */
+    k->first_event--;
+    memmove(x - 1, x, sizeof e * (size_t)from);
+    x[from - 1] = e;
+  } else if (from < n) {
+    memmove(x + from + 1, x + from, sizeof e * (size_t)(n - from));
+    x[from] = e;
+  } else {
+    x[n] = e;
+  }
 }
 
 /* ---- accounts ------------------------------------------------------------------------------------------- */
@@ -662,8 +673,9 @@ static bool launch(Clock *k) {
   for (;;) {
     int channel;
     Tick next = memory_next(&k->mem, &channel);
-    if (k->n_events && k->event[k->n_events - 1].at < next) {
-      handle(k, k->event[--k->n_events]);
+    if (k->n_events && k->event[k->first_event].at < next) {
+      k->n_events--;
+      handle(k, k->event[k->first_event++]);
     } else if (next < NEVER) {
       int32_t number;
       k->now = next;

@@ -73,8 +73,14 @@ void share_restart(Channel *c); /* at time 0, with nothing under way */
 /* These two count from the next share_rate on, at the same time. */
 void share_join(Channel *c, Flow *f, int32_t number, Tick now); /* f->work, f->hbm and f->cap are set */
 void share_cap(Channel *c, Flow *f, int64_t cap, Tick now);     /* f is on the channel */
-void share_rate(Channel *c, const Flow *flow, double share, Tick now); /* each gets that share of its cap */
+void share_change(Channel *c, const Flow *flow, int64_t rate, Tick now); /* what share_rate does, if anything changes */
 int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: the flow that ends there leaves */
+
+/* Each flow gets that share of its cap. */
+static inline void share_rate(Channel *c, const Flow *flow, double share, Tick now) {
+  int64_t rate = c->n ? max_i64((int64_t)(share * (1 << RATE_BITS)), 1) : 0;
+  if (c->changed || rate != c->rate) share_change(c, flow, rate, now);
+}
 
 /* ---- memory.c ------------------------------------------------------------------------------------------- */
 
@@ -223,8 +229,8 @@ typedef struct Clock {
   int32_t n_groups;
   int8_t pair[2][CORE_PIPES * CORE_PIPES]; /* by side: see TimeCore */
   int32_t n_pairs[2];
-  Event *event;        /* to come; the next one last */
-  int32_t n_events, cap_events;
+  Event *event;        /* to come, in their order from first_event on */
+  int32_t first_event, n_events, cap_events;
   uint32_t seq;
   uint32_t depth, ring; /* instructions that a queue holds; places in its ring, less one: a power of two */
   int64_t next_block;
