@@ -74,7 +74,7 @@ static void linearize(Linear *l, const IrExpr *e, int64_t scale, int depth) {
     break;
   case EX_VAR:
     if (e->var->kind == VAR_LET && e->var->def && !dtype_is_float(e->var->type) &&
-        e->var->def->set.value->op != EX_LOAD) {
+        !ir_expr_varies(e->var->def->set.value)) { /* else it is what it was then */
       linearize(l, e->var->def->set.value, scale, depth + 1);
       return;
     }
@@ -255,15 +255,15 @@ static IrExpr *below(IrKernel *k, IrExpr *e, int depth) {
 static bool add_bound(IrKernel *k, Linear *l, IrExpr *atom, int64_t coef, int which) {
   if (which == 0 && coef > 0) {
     IrExpr *end = below(k, atom, 0);
-    if (!end || end->op == EX_INT) return false;
+    if (!end || end->op == EX_INT || ir_expr_varies(end)) return false; /* it may be another one by now */
     linearize(l, end, coef, 0);
     l->c -= coef;
     return true;
   }
   if (which == 1 && coef < 0 && atom->op == EX_VAR && atom->var->kind == VAR_LOOP && atom->var->def->op == ST_FOR) {
-    const IrStmt *loop = atom->var->def;
-    if (loop->loop.lo->op == EX_INT || loop->loop.step->op != EX_INT || loop->loop.step->i <= 0) return false;
-    linearize(l, loop->loop.lo, coef, 0);
+    IrExpr *lo = atom->var->def->loop.lo, *step = atom->var->def->loop.step;
+    if (lo->op == EX_INT || ir_expr_varies(lo) || step->op != EX_INT || step->i <= 0) return false;
+    linearize(l, lo, coef, 0);
     return true;
   }
   int64_t d = atom->op == EX_FDIV && atom->arg[1]->op == EX_INT ? atom->arg[1]->i : 0;
