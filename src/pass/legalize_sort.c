@@ -240,9 +240,9 @@ static bool surely_apart(Lg *g, const IrRegion *a, const IrRegion *b) {
   return false;
 }
 
-/* A list starts on 8 bytes; what starts elsewhere is copied. */
-static bool on_record(const IrRegion *r, const IrRows *rows) {
-  return !ir_is_const(rows->off) || rows->off->i * dtype_size(r->buf->type) % 8 == 0;
+/* A list starts on 8 bytes, and what starts elsewhere is copied; the result starts on 32. */
+static bool starts_on(const IrRegion *r, const IrRows *rows, int bytes) {
+  return !ir_is_const(rows->off) || rows->off->i * dtype_size(r->buf->type) % bytes == 0;
 }
 
 /* The instructions as they are, apart from operands that are no runs or share elements with the result. */
@@ -262,7 +262,7 @@ void lg_records(Lg *g) {
     arg[i] = s->args[i];
     const IrRegion *r = &s->args[i].region;
     if (!lg_nest(g, r, &n, &o) || !whole_records(g, r, i < last)) return;
-    bool is_run = ir_rows(g->k, r, &rows) && ir_is_int(rows.rows, 1) && on_record(r, &rows);
+    bool is_run = ir_rows(g->k, r, &rows) && ir_is_int(rows.rows, 1) && starts_on(r, &rows, i < last ? 8 : 32);
     bool meets = i < last && ir_root(r->buf) == ir_root(s->args[last].region.buf) &&
                  (r->buf != s->args[last].region.buf || !surely_apart(g, r, &s->args[last].region));
     if (is_run && !meets && (s->op != OP_SORT32 || lg_is_dense(g, &n, &o))) continue;
