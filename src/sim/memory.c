@@ -68,7 +68,7 @@ void memory_init(Clock *k) {
   for (int i = 0; i < PLACES; i++)
     m->keeps[i] = (uint32_t)((double)m->capacity * (1 + k->t.l2_uneven * ((2.0 * i + 1) / PLACES - 1)));
   m->filled = LINES_A_STAMP;
-  m->dirty_cap = 1 << 12;
+  m->dirty_cap = 1 << 12; /* always a power of two */
   m->dirty = arena_array(k->arena, Dirty, m->dirty_cap);
   m->line = arena_array(k->arena, uint32_t *, k->sim->n_buf + 1);
   int64_t lines = 0;
@@ -101,7 +101,7 @@ static void note_dirty(Clock *k, int64_t bytes) {
   m->unclean += bytes;
   uint32_t now = stamp_now(m);
   if (m->dirty_tail != m->dirty_head) {
-    Dirty *last = &m->dirty[(m->dirty_tail - 1) % m->dirty_cap];
+    Dirty *last = &m->dirty[(m->dirty_tail - 1) & (m->dirty_cap - 1)];
     if (last->stamp == now) {
       last->bytes += bytes;
       return;
@@ -109,13 +109,13 @@ static void note_dirty(Clock *k, int64_t bytes) {
   }
   if (m->dirty_tail - m->dirty_head == m->dirty_cap) {
     Dirty *grown = arena_array(k->arena, Dirty, (int64_t)m->dirty_cap * 2);
-    for (uint32_t i = 0; i < m->dirty_cap; i++) grown[i] = m->dirty[(m->dirty_head + i) % m->dirty_cap];
+    for (uint32_t i = 0; i < m->dirty_cap; i++) grown[i] = m->dirty[(m->dirty_head + i) & (m->dirty_cap - 1)];
     m->dirty = grown;
     m->dirty_head = 0;
     m->dirty_tail = m->dirty_cap;
     m->dirty_cap *= 2;
   }
-  m->dirty[m->dirty_tail++ % m->dirty_cap] = (Dirty){now, bytes};
+  m->dirty[m->dirty_tail++ & (m->dirty_cap - 1)] = (Dirty){now, bytes};
 }
 
 /* Bytes that must go to HBM now because what was brought in since pushed them out. */
@@ -123,7 +123,7 @@ static int64_t write_back(Memory *m) {
   int64_t bytes = 0;
   uint32_t now = stamp_now(m);
   while (m->dirty_head != m->dirty_tail) {
-    const Dirty *d = &m->dirty[m->dirty_head % m->dirty_cap];
+    const Dirty *d = &m->dirty[m->dirty_head & (m->dirty_cap - 1)];
     if (((now - d->stamp) << STAMP_SHIFT >> STAMP_SHIFT) < m->capacity) break;
     bytes += d->bytes;
     m->dirty_head++;
@@ -153,7 +153,7 @@ static Part part_of(const Memory *m, uint32_t from, uint32_t to) {
 
 /* How much may be brought in before a line of this number is out: places of L2 are not equally full. */
 static inline uint32_t keeps(const Memory *m, int64_t line) {
-  return m->keeps[(uint32_t)(line / LINES_A_STAMP) * UINT32_C(2654435769) >> (32 - PLACE_BITS)];
+  return m->keeps[(uint32_t)((uint64_t)line / LINES_A_STAMP) * UINT32_C(2654435769) >> (32 - PLACE_BITS)];
 }
 
 /* What of a part is not there; now it is. */
@@ -197,17 +197,19 @@ static Touched touch_rows(Memory *m, const Transfer *t) {
   if (touch_fresh(m, t, &x)) return x;
   int64_t filled = m->filled; /* nothing else can change it */
   const Part whole = part_of(m, 0, LINE);
+  uint32_t *lines = m->line[t->buf];
   Part first = whole, last = whole;
-  int64_t n = 0;
-  for (int64_t r = 0, at = t->at; r < t->rows; r++, at += t->pitch) {
-    if (!r || t->pitch % LINE) { /* else cut like the row before */
+  int64_t n = 0, l = t->at / LINE, pitch = t->pitch / LINE;
+  bool alike = t->pitch % LINE == 0; /* rows are cut like the first */
+  for (int64_t r = 0, at = t->at; r < t->rows; r++, at += t->pitch, l += pitch) {
+    if (!r || !alike) {
       uint32_t from = (uint32_t)(at % LINE), end = (uint32_t)((at + t->run - 1) % LINE) + 1;
-      n = (at + t->run - 1) / LINE - at / LINE;
+      l = at / LINE;
+      n = (at + t->run - 1) / LINE - l;
       first = part_of(m, from, n ? LINE : end);
       if (n) last = part_of(m, 0, end);
     }
-    int64_t l = at / LINE;
-    uint32_t *line = m->line[t->buf] + l;
+    uint32_t *line = lines + l;
     touch_line(&filled, keeps(m, l), line, first, t->write, &x);
     for (int64_t i = 1; i < n; i++) touch_line(&filled, keeps(m, l + i), line + i, whole, t->write, &x);
     if (n) touch_line(&filled, keeps(m, l + n), line + n, last, t->write, &x);
@@ -300,11 +302,13 @@ static void settle(Memory *m, Tick now) {
 
 /* The most that a flow can get now. */
 static void set_cap(Memory *m, Flow *f, Tick now) {
-  int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
-  if (f->same[SAME_PART].key >= 0) most = min_i64(most, max_i64(m->part_pieces * f->piece / f->crowd, 1));
+  int64_t most = min_i64(min_i64(f->path_cap, f->alone_cap * f->together), f->part_cap);
   m->stale |= most != f->cap;
   share_cap(&m->channel[f->via], f, most, now);
 }
+
+/* The most that a flow with pieces of that size gets of a part that n ask for. */
+static int64_t part_share(const Memory *m, int64_t piece, int64_t n) { return max_i64(m->part_pieces * piece / n, 1); }
 
 /* The other vector core of the pair asks for the same, and for both. */
 static bool asked_for(const Memory *m, int32_t number) {
@@ -316,13 +320,14 @@ static bool asked_for(const Memory *m, int32_t number) {
 
 /* All flows that read pieces of lines from the same part of L2 share what it gives. */
 static void crowd(Memory *m, int64_t part, Tick now) {
-  int32_t n = 0;
+  int64_t n = 0, piece = 0, most = 0; /* most: for pieces of that size */
   if (part < 0) return;
   FOR_SAME(m, i, SAME_PART, part) n += m->flow[i].moves && !asked_for(m, i);
   FOR_SAME(m, i, SAME_PART, part) {
     Flow *o = &m->flow[i];
     if (!o->moves) continue;
-    o->crowd = n;
+    if (o->piece != piece) most = part_share(m, piece = o->piece, n);
+    o->part_cap = most;
     set_cap(m, o, now);
   }
 }
@@ -391,7 +396,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   bool moves = x.moved && !m->free;
   f->write = t->write;
   f->moves = f->waits = false;
-  f->together = f->crowd = 1;
+  f->together = 1;
   f->behind = -1;
   f->followers = 0;
   int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), all = x.moved << RATE_BITS;
@@ -406,6 +411,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   bool alone = t->write || m->free, pieces = !alone && t->run < LINE && !m->long_rows;
   same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | t->at);
+  f->part_cap = pieces ? part_share(m, f->piece, 1) : INT64_MAX;
   same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | t->at / m->part_bytes : -1);
   join(m, number, now);
   meet(m, number, now);

@@ -45,12 +45,13 @@ typedef struct {
   double hbm;          /* bytes through HBM for each of them */
   int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
   int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
+  int64_t part_cap;    /* cap for all that ask for the same part */
   int64_t at;          /* what `served` is when it ends */
   Tick latency;
   struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
   int64_t piece;       /* bytes that L2 moves for each line */
   int32_t pair;        /* the flow of the other vector core beside it, or -1 */
-  int32_t together, crowd; /* flows at the same place; requests to the same part; its own included */
+  int32_t together;    /* flows at the same place, this one included */
   int32_t behind;      /* the flow that brings from HBM what this one reads, or -1 */
   int32_t followers;   /* flows behind this one */
 } Flow;
