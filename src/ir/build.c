@@ -210,7 +210,8 @@ static IrExpr *simplify(IrKernel *k, ExprOp op, IrExpr *a, IrExpr *b) {
   case EX_MAX:
     if (ir_expr_equal(a, b)) return a;
     break;
-  default: break;
+  default:
+    if (is_compare(op) && ir_expr_equal(a, b)) return ir_int(k, DT_BOOL, op == EX_EQ || op == EX_LE || op == EX_GE);
   }
   return NULL;
 }

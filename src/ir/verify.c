@@ -30,7 +30,7 @@ typedef struct {
   int loops;                               /* enclosing for and while, within side and parallel */
   int inner;                               /* enclosing statements with a body, sides not counted */
   Vec(IrExpr *) conds;                     /* of the enclosing ifs that speak of indices and parameters only */
-  int never;                               /* > 0: in a grid or loop without trips: nothing is out of bounds */
+  int never;                               /* > 0: what stands here never happens: nothing is out of bounds */
   int maybe;                               /* > 0: the place may not run, for other reasons than these */
   int par_maybe;                           /* `maybe` of the place where the parallel stands */
   Vec(IrBuf *) refused;                    /* whose declaration has an error; what follows from it is not told */
@@ -673,8 +673,12 @@ static void check_if(Verifier *v, IrStmt *s) {
   ir_walk_expr(s->test.cond, find_opaque, &opaque);
   v->maybe += opaque;
   if (!opaque) vec_push(v->a, &v->conds, s->test.cond);
+  bool known = s->test.cond->op == EX_INT, yes = known && s->test.cond->i;
+  v->never += known && !yes;
   check_block(v, &s->body);
+  v->never += yes - (known && !yes);
   check_block(v, &s->alt);
+  v->never -= yes;
   v->conds.len -= !opaque;
   v->maybe -= opaque;
 }
