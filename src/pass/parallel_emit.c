@@ -158,12 +158,6 @@ void par_release(Par *v, const IrBuf *temp) {
     if (v->temps.data[i].buf == temp) v->temps.data[i].busy = false;
 }
 
-Val par_filled(Par *v, IrExpr *scalar, DType t, uint32_t span) {
-  Val r = par_take(v, t, span);
-  par_emit(v, OP_FILL, 2, sca(ir_cast(v->k, t, scalar)), reg(r.r));
-  return r;
-}
-
 /* x over the whole of `span`, contiguous, as masks need it; scalars stay. */
 Val par_whole(Par *v, Val x, uint32_t span) {
   IrRows rows;
@@ -241,14 +235,22 @@ IrExpr *par_safe_divisors(Par *v, IrExpr *e, IrExpr *guard) {
   return same && !divides ? e : rebuilt(v, e, a);
 }
 
-IrExpr *par_clamp_loads(Par *v, IrExpr *e) {
+static IrExpr *clamp_loads(Par *v, IrExpr *e, bool of_axes) {
   IrExpr *a[IR_MAX_RANK];
-  if (!par_axes_of(v, e)) return e;
+  if (of_axes && !par_axes_of(v, e)) return e;
   for (int i = 0; i < e->n && e->op >= EX_LOAD; i++)
-    a[i] = par_clamp_loads(v, e->op == EX_LOAD ? e->idx[i] : e->arg[i]);
+    a[i] = clamp_loads(v, e->op == EX_LOAD ? e->idx[i] : e->arg[i], of_axes);
   if (e->op == EX_LOAD) {
     IrExpr *load = ir_load(v->k, e->buf, a), *c = par_inside(v, e->buf, a);
     return c ? ir_select(v->k, c, load, ir_int(v->k, e->type, 0)) : load;
   }
   return rebuilt(v, e, a);
+}
+
+IrExpr *par_clamp_loads(Par *v, IrExpr *e) { return clamp_loads(v, e, true); }
+
+Val par_filled(Par *v, IrExpr *scalar, DType t, uint32_t span) {
+  Val r = par_take(v, t, span);
+  par_emit(v, OP_FILL, 2, sca(ir_cast(v->k, t, clamp_loads(v, scalar, false))), reg(r.r));
+  return r;
 }
