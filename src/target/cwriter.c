@@ -294,15 +294,9 @@ static void put_operand(CWriter *w, Text *t, const IrExpr *e, int prec) {
 
 static void put_call2(CWriter *w, Text *t, int helper, const IrExpr *e) {
   if (w->host) { /* plain C++ */
-    text_put(t, "(");
-    put(w, t, e->arg[0], 8);
-    text_put(t, helper == HELP_MIN ? " < " : " > ");
-    put(w, t, e->arg[1], 8);
-    text_put(t, " ? ");
-    put(w, t, e->arg[0], 1);
-    text_put(t, " : ");
-    put(w, t, e->arg[1], 1);
-    text_put(t, ")");
+    const char *a = cw_atom(w, e->arg[0]), *b = e->n > 1 ? cw_atom(w, e->arg[1]) : NULL;
+    if (b) text_printf(t, "(%s %s %s ? %s : %s)", a, helper == HELP_MIN ? "<" : ">", b, a, b);
+    else text_printf(t, "(%s < 0 ? -%s : %s)", a, a, a);
     return;
   }
   cw_use(w, helper);

@@ -1,7 +1,5 @@
 """The debugging tools on calls that make several launches: each names the launch it speaks of."""
 
-import os
-import subprocess
 
 import numpy as np
 import pytest
@@ -116,12 +114,12 @@ def test_numerics_of_several_launches():
     assert [e.overflow for e in found.entries] == [32] and "launch 1 of 3" in str(found)
 
 
-def test_reproduce_of_one_of_several_launches(tmp_path):
+def test_reproduce_of_one_of_several_launches(tmp_path, tlc):
     x = floats(64, 32)
     for number in (None, 1, 2, 3):
         path = norm().reproduce(tmp_path / f"{number}.tl", x, launch=number)
-        out = subprocess.run([os.environ.get("TLC", "tlc"), "replay", path], capture_output=True, text=True)
-        assert out.returncode == 0, out.stdout + out.stderr
+        status, out, err = tlc("replay", path)
+        assert status == 0, out + err
         assert f"launch {number or 3} of 3" in open(path).read()
     with pytest.raises(tilelang.ArgumentError, match="the call has 3 launches"):
         norm().reproduce(tmp_path / "4.tl", x, launch=4)
