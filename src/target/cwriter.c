@@ -366,6 +366,15 @@ static void put_float_call(CWriter *w, Text *t, int helper, const IrExpr *e) {
 }
 
 static void put_int_pow(CWriter *w, Text *t, const IrExpr *e) {
+  const IrExpr *n = e->arg[1];
+  if (w->host && n->op == EX_INT && n->i > 0 && n->i <= 8) { /* no functions there */
+    const char *a = cw_atom(w, e->arg[0]);
+    for (int64_t i = 0; i < n->i; i++) text_printf(t, i ? " * %s" : "(%s", a);
+    text_put(t, ")");
+    return;
+  }
+  if (w->host) cw_refuse(w, DIAG_EMIT_FORM, "raise it to a constant power, 1 to 8, or pass the number of blocks",
+                         "a power in the size of the grid");
   cw_use(w, HELP_INT_POW);
   text_printf(t, "%s<%s>(", cw_helpers[HELP_INT_POW].name, cw_type(e->type));
   put(w, t, e->arg[0], 0);
