@@ -374,8 +374,10 @@ void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user); /* 
 /* Does e, or s and what stands in it, use v? Prints and assertions are not looked at. */
 bool ir_expr_uses(IrExpr *e, const IrVar *v);
 bool ir_stmt_uses(IrStmt *s, const IrVar *v);
-/* Is there a break (or, if asked, a continue) of the loop with body b? Inner loops keep theirs. */
-bool ir_leaves_loop(const IrBlock *b, bool or_continue);
+/* Is there such a jump of the loop with body b? Inner loops keep theirs. */
+bool ir_has_jump(const IrBlock *b, StmtOp jump);
+bool ir_leaves_loop(const IrBlock *b); /* a break or a continue */
+bool ir_stands_in(const IrStmt *s, const IrStmt *outer); /* s is `outer`, or below it */
 /* Does s, or a statement in it, read or write bytes of b, under whatever name? Prints do not count. */
 bool ir_stmt_names(IrStmt *s, IrBuf *b);
 /* Reads memory or a `var`: may have another value later. */

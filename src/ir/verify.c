@@ -279,7 +279,7 @@ static void check_expr(Verifier *v, IrExpr *e) {
     v->maybe -= lazy && i;
     v->lazy -= lazy && i;
   }
-  IrRange c = e->n == 2 && !dtype_is_float(e->type) ? ir_range(v->k, e->arg[1]) : (IrRange){INT64_MIN, INT64_MAX};
+  IrRange c = e->n == 2 && !dtype_is_float(e->type) ? ir_range(v->k, e->arg[1]) : IR_OPEN;
   if ((e->op == EX_FDIV || e->op == EX_MOD) && c.lo == 0 && c.hi == 0) {
     Diag *g = bad(v, DIV_ZERO, "`%s` divides by 0", expr_text(v, e));
     diag_fix(v->d, g, "use a divisor that is not 0");
@@ -643,6 +643,12 @@ static void check_sync(Verifier *v, const IrStmt *s) {
   }
 }
 
+static void check_branch(Verifier *v, IrBlock *b, bool never) {
+  v->never += never;
+  check_block(v, b);
+  v->never -= never;
+}
+
 static void check_for(Verifier *v, IrStmt *s) {
   check_int(v, s->loop.lo, "loop bound");
   check_int(v, s->loop.hi, "loop bound");
@@ -657,13 +663,11 @@ static void check_for(Verifier *v, IrStmt *s) {
     diag_fix(v->d, g, "use 1 to 8; 2 or 3 are usual");
   }
   open_var(v, s->loop.var);
-  bool maybe = ir_leaves_loop(&s->body, true), never = ir_never_runs(s);
+  bool maybe = ir_leaves_loop(&s->body);
   v->maybe += maybe;
-  v->never += never;
   v->loops++;
-  check_block(v, &s->body);
+  check_branch(v, &s->body, ir_never_runs(s));
   v->loops--;
-  v->never -= never;
   v->maybe -= maybe;
 }
 
@@ -673,19 +677,15 @@ static void check_if(Verifier *v, IrStmt *s) {
   ir_walk_expr(s->test.cond, find_opaque, &opaque);
   v->maybe += opaque;
   if (!opaque) vec_push(v->a, &v->conds, s->test.cond);
-  bool known = s->test.cond->op == EX_INT, yes = known && s->test.cond->i;
-  v->never += known && !yes;
-  check_block(v, &s->body);
-  v->never += yes - (known && !yes);
-  check_block(v, &s->alt);
-  v->never -= yes;
+  check_branch(v, &s->body, ir_is_int(s->test.cond, 0));
+  check_branch(v, &s->alt, ir_is_int(s->test.cond, 1));
   v->conds.len -= !opaque;
   v->maybe -= opaque;
 }
 
 static void check_while(Verifier *v, IrStmt *s) {
   check_expr(v, s->test.cond);
-  if (ir_is_int(s->test.cond, 1) && !ir_leaves_loop(&s->body, false)) {
+  if (ir_is_int(s->test.cond, 1) && !ir_has_jump(&s->body, ST_BREAK)) {
     Diag *g = bad(v, FOREVER, "`while true` without a `break`");
     diag_fix(v->d, g, "add a `break`, or a condition that becomes false");
   }

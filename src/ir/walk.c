@@ -237,13 +237,20 @@ int64_t ir_fractal_offset(Layout l, Space s, DType t, int64_t rows, int64_t cols
   }
 }
 
-bool ir_leaves_loop(const IrBlock *b, bool or_continue) {
+bool ir_has_jump(const IrBlock *b, StmtOp jump) {
   for (const IrStmt *s = b->first; s; s = s->next) {
-    if (s->op == ST_BREAK || (or_continue && s->op == ST_CONTINUE)) return true;
+    if (s->op == jump) return true;
     if (s->op == ST_FOR || s->op == ST_WHILE) continue;
-    if (ir_leaves_loop(&s->body, or_continue) || ir_leaves_loop(&s->alt, or_continue)) return true;
+    if (ir_has_jump(&s->body, jump) || ir_has_jump(&s->alt, jump)) return true;
   }
   return false;
+}
+
+bool ir_leaves_loop(const IrBlock *b) { return ir_has_jump(b, ST_BREAK) || ir_has_jump(b, ST_CONTINUE); }
+
+bool ir_stands_in(const IrStmt *s, const IrStmt *outer) {
+  while (s && s != outer) s = s->block ? s->block->parent : NULL;
+  return s;
 }
 
 bool ir_cube_writes(DType from, DType to) {
@@ -269,8 +276,9 @@ int ir_fractal_split(const IrStmt *s, int arg, int *unit) {
   const IrRegion *r = &s->args[arg].region;
   const IrBuf *b = r->buf;
   if (b->rank < 2 || b->space == SPACE_GM || b->space == SPACE_UB) return -1;
-  bool acc = b->space == SPACE_L0C || (s->op == OP_GEMM && arg == 2), zn = b->space == SPACE_L0B;
-  int c0 = acc ? 16 : dtype_c0(b->type), units[2] = {zn ? c0 : 16, zn ? 16 : c0};
+  bool acc = s->op == OP_GEMM && arg == 2;
+  IrFractal f = ir_fractal(b->space == SPACE_L0B ? LAYOUT_ZN : LAYOUT_NZ, acc ? SPACE_L0C : b->space, b->type);
+  int64_t units[2] = {f.rows, f.cols};
   bool load = b->space == SPACE_L1 && (s->op == OP_L1_TO_L0A || s->op == OP_L1_TO_L0B);
   bool loaded = load || (s->op == OP_GEMM && arg < 2);
   if (s->op == OP_GM_TO_L1 || s->op == OP_L0C_TO_GM || (loaded && any_row(s, arg))) units[0] = 1;
@@ -278,7 +286,7 @@ int ir_fractal_split(const IrStmt *s, int arg, int *unit) {
     int d = b->rank - 2 + i;
     int64_t rest;
     if (!ir_residue(r->off[d], units[i], &rest) || !rest) continue;
-    *unit = units[i];
+    *unit = (int)units[i];
     return d;
   }
   return -1;

@@ -119,7 +119,7 @@ static void bridge_acc(Ctx *c, IrStmt *g) {
     bool moves = false;
     for (int d = 0; d < x.buf->rank; d++) moves |= ir_expr_uses(x.off[d], up->loop.var);
     IrExpr *next = ir_binary(k, EX_LAND, first, ir_binary(k, EX_EQ, ir_var(k, up->loop.var), up->loop.lo));
-    bool jumps = ir_leaves_loop(&up->body, true);
+    bool jumps = ir_leaves_loop(&up->body);
     if (n.n != 1 || moves || (jumps && init)) break;
     if (init && !ir_is_int(init, 0) && !ir_expr_equal(init, next) && !ir_expr_equal(init, first)) break;
     if (init && ir_is_int(init, 1)) break;
@@ -218,13 +218,14 @@ static bool widen(IrStmt *s, void *user) {
   return true;
 }
 
-/* A copy of an accumulator as a dtype that the cube does not write: through UB. */
+/* A copy of an accumulator in L0C as a dtype that the cube does not write: through UB. */
 static bool narrow(IrStmt *s, void *user) {
   Ctx *c = user;
   if (s->op != OP_COPY) return true;
   IrRegion *r = &s->args[0].region;
   DType from = r->buf->type, to = s->args[1].region.buf->type;
-  if (ir_cube_writes(from, to) || !(c->use[r->buf->id].uses & USE_ACC) || !undeclared(r->buf)) return true;
+  bool sums = undeclared(r->buf) && c->use[r->buf->id].uses & USE_ACC;
+  if (!sums || needs_acc(c, r->buf) || ir_cube_writes(from, to)) return true;
   IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
   out->why = "the cube does not write this dtype";
   IrRegion whole = ir_whole(c->k, out);
@@ -238,9 +239,10 @@ static bool operand_is_read(IrStmt *s, void *user) {
   Ctx *c = user;
   if (s->op != OP_COPY) return true;
   const IrBuf *from = s->args[0].region.buf, *to = s->args[1].region.buf;
+  if (!undeclared(from)) return true;
   uint32_t *uses = &c->use[from->id].uses;
   bool theirs = to->space == SPACE_GM || to->space == SPACE_UB || (undeclared(to) && c->use[to->id].uses & CORE_USE);
-  if (theirs && undeclared(from) && *uses & USE_GEMM_AB && !(*uses & (CORE_USE | USE_ACC))) {
+  if (theirs && *uses & USE_GEMM_AB && !(*uses & (CORE_USE | USE_ACC))) {
     *uses |= USE_VECTOR;
     return false; /* once more: what is copied to this one may be first in the text */
   }
@@ -249,10 +251,9 @@ static bool operand_is_read(IrStmt *s, void *user) {
 
 bool pass_bridge(PassCtx *p) {
   ir_walk(&p->k->body, widen, p);
-  ir_walk(&p->k->body, widen_acc, &(Ctx){.p = p, .k = p->k, .use = scope_uses(p)});
-  ir_walk(&p->k->body, narrow, &(Ctx){.p = p, .k = p->k, .use = scope_uses(p)});
   Ctx c = {p, p->k, scope_uses(p), arena_array(p->arena, IrBuf *, p->k->bufs.len + 1), p->k->bufs.len};
   ir_walk(&p->k->body, widen_acc, &c);
+  ir_walk(&p->k->body, narrow, &c);
   while (!ir_walk(&p->k->body, operand_is_read, &c)) {
   }
   ir_walk(&p->k->body, bridge_stmt, &c);

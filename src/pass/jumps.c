@@ -35,7 +35,7 @@ static void fold_end(IrKernel *k, IrBlock *b) {
   for (IrStmt *s = b->first; s; s = s->next) {
     if (s->op != ST_IF) continue;
     IrBlock *leaves = is_continue(s->body.last) ? &s->body : &s->alt, *stays = leaves == &s->body ? &s->alt : &s->body;
-    if (!is_continue(leaves->last) || ir_leaves_loop(stays, true)) continue;
+    if (!is_continue(leaves->last) || ir_leaves_loop(stays)) continue;
     ir_remove(leaves->last);
     move_to(s->next, stays);
     if (s->body.first) continue;
@@ -69,12 +69,6 @@ static bool find(IrStmt *s, void *user) {
   return true;
 }
 
-static bool has(const IrBlock *b, StmtOp jump) {
-  for (const IrStmt *s = b->first; s; s = s->next)
-    if (s->op == jump || (s->op == ST_IF && (has(&s->body, jump) || has(&s->alt, jump)))) return true;
-  return false;
-}
-
 static IrStmt *assign(IrKernel *k, StmtOp op, IrVar *x, bool value, Loc loc) {
   IrStmt *s = ir_new_stmt(k, op, loc);
   s->set.var = x;
@@ -92,7 +86,7 @@ static void lower_jumps(IrKernel *k, IrBlock *b, StmtOp jump, IrVar *on) {
       ir_remove(s);
       return;
     }
-    if (s->op != ST_IF || !(has(&s->body, jump) || has(&s->alt, jump))) continue;
+    if (s->op != ST_IF || !(ir_has_jump(&s->body, jump) || ir_has_jump(&s->alt, jump))) continue;
     lower_jumps(k, &s->body, jump, on);
     lower_jumps(k, &s->alt, jump, on);
     if (!s->next) return;
@@ -116,12 +110,12 @@ static bool lower_loop(IrStmt *s, void *user) {
   if (s->op != ST_FOR && s->op != ST_WHILE) return true;
   ir_walk(&s->body, find, &f);
   if (!f.product) return true;
-  if (has(&s->body, ST_CONTINUE)) {
+  if (ir_has_jump(&s->body, ST_CONTINUE)) {
     IrVar *on = new_switch(k, s, "on");
     lower_jumps(k, &s->body, ST_CONTINUE, on);
     ir_insert_before(s->body.first, assign(k, ST_ASSIGN, on, true, s->loc));
   }
-  if (!has(&s->body, ST_BREAK)) return true;
+  if (!ir_has_jump(&s->body, ST_BREAK)) return true;
   IrVar *go = new_switch(k, s, "go");
   lower_jumps(k, &s->body, ST_BREAK, go);
   if (s->op == ST_WHILE) {

@@ -521,7 +521,7 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
     IrExpr *first = ir_int(c->k, DT_BOOL, 1);
     bool straight = true;
     for (IrStmt *up = t.first->block->parent; up && t.first->block != s->block && up->block; up = up->block->parent) {
-      if (up->op == ST_FOR && ir_leaves_loop(&up->body, true)) straight = false;
+      if (up->op == ST_FOR && ir_leaves_loop(&up->body)) straight = false;
       else if (up->op == ST_FOR) first = op2(c, EX_LAND, first, op2(c, EX_EQ, ir_var(c->k, up->loop.var), up->loop.lo));
       else if (up->op != ST_CUBE) straight = false;
       if (up->block == s->block) break;
@@ -741,24 +741,19 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
 /* Does `s` surely come to a product into acc? */
 static bool multiplies(Ctx *c, const IrStmt *s, const IrBuf *acc) {
   if (is_product(s, acc)) return true;
-  if (s->op != ST_CUBE && (!ir_loop_runs(c->k, s) || ir_leaves_loop(&s->body, true))) return false;
+  if (s->op != ST_CUBE && (!ir_loop_runs(c->k, s) || ir_leaves_loop(&s->body))) return false;
   for (const IrStmt *in = s->body.first; in; in = in->next)
     if (multiplies(c, in, acc)) return true;
   return false;
 }
 
-static bool holds(const IrStmt *s, const IrStmt *inner) {
-  while (inner && inner != s) inner = inner->block->parent;
-  return inner == s;
-}
-
 /* Looks back from `reader`: is there a product before there may be the fill? */
 static bool multiplied_since(Ctx *c, const IrStmt *fill, const IrStmt *reader, const IrBuf *acc) {
   for (const IrStmt *at = reader; at; at = at->block->parent) {
-    if (at != reader && at->op == ST_FOR && holds(at, fill)) return false; /* in the iteration before */
+    if (at != reader && at->op == ST_FOR && ir_stands_in(fill, at)) return false; /* in the iteration before */
     for (const IrStmt *before = at->prev; before; before = before->prev) {
       if (multiplies(c, before, acc)) return true;
-      if (holds(before, fill)) return false;
+      if (ir_stands_in(fill, before)) return false;
     }
   }
   return true;

@@ -83,7 +83,7 @@ IrExpr *par_first_time(PassCtx *p, const IrBuf *buf, IrExpr *const *idx, int n, 
     if (s->op == ST_IF) uncertain = true;
     if (s->op == ST_WHILE) return NULL;
     if (s->op == ST_FOR) {
-      bool moves = false, jumps = ir_leaves_loop(&s->body, true);
+      bool moves = false, jumps = ir_leaves_loop(&s->body);
       for (int i = 0; i < n; i++) moves |= mentions(idx[i], s->loop.var);
       if (!moves && (uncertain || jumps)) return NULL;
       if (!moves) when = ir_binary(k, EX_LAND, ir_binary(k, EX_EQ, ir_var(k, s->loop.var), s->loop.lo), when);

@@ -170,14 +170,9 @@ static IrStmt *wrap(PassCtx *p, StmtOp op, Loc loc) {
 
 /* ---- the second vector core ----------------------------------------------------------------------------------- */
 
-static bool stands_in(const IrStmt *s, const IrStmt *outer) {
-  while (s && s != outer) s = s->block ? s->block->parent : NULL;
-  return s;
-}
-
 /* Is `in`, in `user`, no part of the protocol with the cube, and does it set no variable that others see? */
 static bool own_work(IrStmt *in, void *user) {
-  if (in->op == ST_ASSIGN && !stands_in(in->set.var->def, user)) return false;
+  if (in->op == ST_ASSIGN && !ir_stands_in(in->set.var->def, user)) return false;
   return in->op != ST_CROSS_SET && in->op != ST_CROSS_WAIT && in->op != ST_SYNC_ALL && in->op != ST_BREAK &&
          in->op != ST_CONTINUE;
 }

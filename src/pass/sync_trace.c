@@ -310,7 +310,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
   push(w, EV_LOOP_BEGIN, s, 0, 0);
   w->loop[w->depth] = s;
   w->depth++;
-  bool maybe = s->op == ST_WHILE || ir_leaves_loop(&s->body, true);
+  bool maybe = s->op == ST_WHILE || ir_leaves_loop(&s->body);
   w->maybe += maybe;
   for (int32_t i = 0; i < n && !w->t->too_long; i++) {
     w->iter[w->depth - 1] = i;

@@ -292,7 +292,7 @@ static void put_operand(CWriter *w, Text *t, const IrExpr *e, int prec) {
   else put(w, t, e, prec);
 }
 
-static void put_call2(CWriter *w, Text *t, int helper, const IrExpr *e) {
+static void put_call(CWriter *w, Text *t, int helper, const IrExpr *e) {
   if (w->host) { /* plain C++ */
     const char *a = cw_atom(w, e->arg[0]), *b = e->n > 1 ? cw_atom(w, e->arg[1]) : NULL;
     if (b) text_printf(t, "(%s %s %s ? %s : %s)", a, helper == HELP_MIN ? "<" : ">", b, a, b);
@@ -332,7 +332,7 @@ static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
   bool mod = e->op == EX_MOD;
   if (dtype_is_float(e->type)) {
     if (mod) {
-      put_call2(w, t, HELP_FLOAT_MOD, e);
+      put_call(w, t, HELP_FLOAT_MOD, e);
       return;
     }
     if (!put_whole(w, t, "Floor")) return;
@@ -347,7 +347,7 @@ static void put_divide(CWriter *w, Text *t, const IrExpr *e, int prec) {
     if (!mod && positive) text_put(t, " < 0))");
     else if (!mod) text_printf(t, " != 0 && (%s < 0) != (%s < 0)))", a, b);
   } else {
-    put_call2(w, t, mod ? HELP_FLOOR_MOD : HELP_FLOOR_DIV, e);
+    put_call(w, t, mod ? HELP_FLOOR_MOD : HELP_FLOOR_DIV, e);
   }
 }
 
@@ -385,9 +385,9 @@ static void put_int_pow(CWriter *w, Text *t, const IrExpr *e) {
 
 static void put_function(CWriter *w, Text *t, const IrExpr *e) {
   switch (e->op) {
-  case EX_MIN: put_call2(w, t, HELP_MIN, e); return;
-  case EX_MAX: put_call2(w, t, HELP_MAX, e); return;
-  case EX_ABS: put_call2(w, t, HELP_ABS, e); return;
+  case EX_MIN: put_call(w, t, HELP_MIN, e); return;
+  case EX_MAX: put_call(w, t, HELP_MAX, e); return;
+  case EX_ABS: put_call(w, t, HELP_ABS, e); return;
   case EX_SQRT:
   case EX_RSQRT:
     text_put(t, e->op == EX_RSQRT ? "(1.0f / sqrt(" : "sqrt(");

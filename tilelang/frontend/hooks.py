@@ -422,7 +422,7 @@ class Frame:
         b = active()
         if b is None or fn is breakpoint and b.live:
             return fn
-        return _ON_CHIP[fn] if _hashable(fn) and fn in _ON_CHIP else fn
+        return ON_CHIP[fn] if _hashable(fn) and fn in ON_CHIP else fn
 
     def items(self, it):
         """What a comprehension goes through."""
@@ -577,7 +577,7 @@ def _of_items(fn):
     return function
 
 
-_ON_CHIP = {
+ON_CHIP = {
     breakpoint: _nothing,
     max: _largest(max, "max"),
     min: _largest(min, "min"),

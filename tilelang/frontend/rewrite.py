@@ -20,13 +20,11 @@ import sys
 import types
 
 from ..errors import fail
+from .hooks import ON_CHIP
 
 FRAME, MAKE = "__tl_f", "__tl"
 # functions of Python that hooks.Frame.pythons answers for where a value or a loop of the chip is passed
-PYTHONS = frozenset(
-    "max min int float divmod breakpoint "
-    "enumerate zip reversed list tuple set sorted sum any all map filter iter".split()
-)
+PYTHONS = frozenset(f.__name__ for f in ON_CHIP)
 
 
 def _command(name):

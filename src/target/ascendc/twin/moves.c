@@ -167,20 +167,29 @@ void twin_mad(TwinType t, void *c, const void *a, const void *b, int m, int k, i
     }
 }
 
-void twin_fix(TwinType from, TwinType to, void *gm, const void *c, int n, int m, uint32_t pitch, int plane_rows,
-              bool relu, int atomic_type) {
-  int size = twin_size[to];
+static void begin_fix(const void *c, int n, int m) {
   twin_issue(TW_FIX);
   twin_aligned("fixpipe", c, 64);
   twin_within("fixpipe", "n", n, 1, 4095);
   twin_within("fixpipe", "m", m, 1, 8192);
+}
+
+/* Element (i, j) of an NZ plane of sums. */
+static double sum_at(TwinType type, const void *c, int plane_rows, int i, int j, bool relu) {
+  const char *s = (const char *)c + ((size_t)(j / 16) * (size_t)plane_rows + (size_t)i) * 64 + j % 16 * 4;
+  twin_touch(TW_FIX, s, 4, TW_READ);
+  double v = twin_get(type, s);
+  return relu && !(v > 0) ? 0 : v;
+}
+
+void twin_fix(TwinType from, TwinType to, void *gm, const void *c, int n, int m, uint32_t pitch, int plane_rows,
+              bool relu, int atomic_type) {
+  int size = twin_size[to];
+  begin_fix(c, n, m);
   for (int i = 0; i < m; i++)
     for (int j = 0; j < n; j++) {
-      const char *s = (const char *)c + ((size_t)(j / 16) * (size_t)plane_rows + (size_t)i) * 64 + j % 16 * 4;
       char *d = (char *)gm + ((size_t)i * pitch + (size_t)j) * (size_t)size, out[4];
-      twin_touch(TW_FIX, s, 4, TW_READ);
-      double v = twin_get(from, s);
-      if (relu && !(v > 0)) v = 0;
+      double v = sum_at(from, c, plane_rows, i, j, relu);
       if (is_float(to)) twin_put_float(to, out, v);
       else twin_put_int(to, out, (int64_t)v);
       if (atomic_type < 0) {
@@ -196,17 +205,12 @@ void twin_fix(TwinType from, TwinType to, void *gm, const void *c, int n, int m,
 
 void twin_fix_l1(TwinType to, void *l1, const void *c, int n, int m, int l1_rows, int plane_rows, bool relu) {
   int size = twin_size[to], c0 = 32 / size;
-  twin_issue(TW_FIX);
-  twin_aligned("fixpipe", c, 64);
-  twin_within("fixpipe", "n", n, 1, 4095);
-  twin_within("fixpipe", "m", m, 1, 8192);
+  begin_fix(c, n, m);
   for (int i = 0; i < m; i++)
     for (int j = 0; j < n; j++) {
-      const char *s = (const char *)c + ((size_t)(j / 16) * (size_t)plane_rows + (size_t)i) * 64 + j % 16 * 4;
       char *d = (char *)l1 + ((size_t)(j / c0) * (size_t)l1_rows + (size_t)i) * 32 + j % c0 * size;
-      twin_touch(TW_FIX, s, 4, TW_READ);
+      double v = sum_at(TW_F32, c, plane_rows, i, j, relu);
       twin_touch(TW_FIX, d, (size_t)size, TW_WRITE);
-      double v = twin_get(TW_F32, s);
-      twin_put_float(to, d, relu && !(v > 0) ? 0 : v);
+      twin_put_float(to, d, v);
     }
 }
