@@ -294,7 +294,7 @@ static bool fit_mask(Core *c, Entry *e, int a, int64_t bits) {
   if (b->type != DT_U8) return op_refuse(c, e->inst, "the mask must be u8");
   e->pitch[a] = 0;
   if ((e->rows == 1 || e->inst->maskrep) && view_flat(v) && v->count >= bytes) return true;
-  if (fit_rows(v, b, e->rows, bytes, &e->pitch[a])) return true;
+  if (bits % 8 == 0 && fit_rows(v, b, e->rows, bytes, &e->pitch[a])) return true;
   if (a == 0 && v->rows == 1 && v->cols >= bytes) { /* an input of one row serves all rows */
     e->pitch[a] = 0;
     return true;

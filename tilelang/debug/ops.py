@@ -239,18 +239,13 @@ def _arange(o):
 
 
 def _mask_bits(mask, shape):
-    """The bits of a mask for elements of `shape`: one run, or rows of whole bytes; few bits repeat over the rows."""
+    """The bits of a mask for elements of `shape`, one run of bits; few bits repeat over the rows."""
     n = int(np.prod(shape))
     cols = shape[-1] if shape else 1
-    width = (cols + 7) // 8
-    rows = n // max(cols, 1)
-    flat = np.ascontiguousarray(mask).reshape(-1)
-    if cols % 8 and rows > 1 and flat.size == rows * width:
-        return np.unpackbits(flat.reshape(rows, width), axis=1, bitorder="little")[:, :cols].reshape(shape)
-    got = np.unpackbits(flat, bitorder="little")
+    got = np.unpackbits(np.ascontiguousarray(mask).reshape(-1), bitorder="little")
     if got.size >= n:
         return got[:n].reshape(shape)
-    return np.broadcast_to(got[:cols], (rows, cols)).reshape(shape)
+    return np.broadcast_to(got[:cols], (n // max(cols, 1), cols)).reshape(shape)
 
 
 @op("compare")
@@ -264,10 +259,6 @@ def _compare(o):
     a, b = (widen(np.asarray(v), o.types[0]) for v in (o.a, b))
     mode = {"eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less}
     got = mode.get(o.attrs["cmp"], np.less_equal)(a, b).astype(np.uint8)
-    cols = shape[-1] if shape else 1
-    rows = got.size // max(cols, 1)
-    if cols % 8 and rows > 1 and o.out.size == rows * ((cols + 7) // 8):
-        return o.put(np.packbits(got.reshape(rows, cols), axis=1, bitorder="little"))
     flat = np.unpackbits(np.ascontiguousarray(o.out).reshape(-1), bitorder="little")
     flat[: got.size] = got.reshape(-1)
     o.put(np.packbits(flat, bitorder="little"))
