@@ -90,6 +90,7 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
   for (int d = 0; d < gm->buf->rank; d++) {
     if (!ir_is_int(gm->ext[d], 1)) continue;
     IrExpr *inside = op2(c, EX_LT, gm->off[d], gm->buf->shape[d]);
+    if (ir_prove_le(c->k, gm->buf->shape[d], gm->off[d])) inside = ir_int(c->k, DT_BOOL, 0);
     if (!ir_prove_le(c->k, op2(c, EX_ADD, gm->off[d], num(c, 1)), gm->buf->shape[d]))
       w->guard = land(c, w->guard, inside);
     if (!starts_before(c, s, gm, d)) continue;
