@@ -2,7 +2,8 @@
 
 A *case* is a lowered program and its arguments: every .tl text of the test folders and every kernel that a Python
 file starts. A *fault* is a small change of its text, of one kind of KINDS: a flag deleted, renumbered or moved, a
-barrier gone, an address shifted or given to two live buffers, a guard dropped, an extent off by one.
+barrier gone, an address shifted or given to two live buffers, a guard dropped, an extent off by one; or of MISTAKES,
+what people get wrong: a buffer too small, a tail taken for a full tile, a copy left out, another grid.
 
 Whether a fault *matters* is decided without the checks: the changed program runs under a number of schedules (orders
 of the pipes that the chip allows, see `tlc sim --schedule`) with poisoned memories, and some result differs from that
@@ -15,7 +16,7 @@ by hand). If there is none, but the numbers differ in the usual order too, the t
     --write FILE --title T    the table, as a part of a page
     --missed FILE             texts of what was missed
     --limit N                 faults of a kind in one case (0: all)    --schedules N    --seed N    --jobs N
-    --kinds WORD,WORD         only the kinds whose name holds one of them
+    --kinds WORD,WORD         only the kinds whose name holds one of them; usual, mistakes: those of KINDS, of MISTAKES
     --collect FILE COMMAND    run a Python script (or -m MODULE ...) and keep the kernels that it starts as cases
 """
 
@@ -75,10 +76,23 @@ class Case:
         if not program.load(self.name, text):
             return codes(program), None
         arrays = [a.copy() if isinstance(a, np.ndarray) else a for a in self.args]
+        scratch = self.workspaces(program, text, arrays)
         given = [(a.ctypes.data, a.shape) if isinstance(a, np.ndarray) else a for a in arrays]
         ok, _ = program.sim(given, checks=checks, threads=1, schedule=schedule)
-        after = b"".join(a.tobytes() for a in arrays if isinstance(a, np.ndarray))
+        after = b"".join(a.tobytes() for i, a in enumerate(arrays) if isinstance(a, np.ndarray) and i not in scratch)
         return codes(program), after if ok else None
+
+    @staticmethod
+    def workspaces(program, text, arrays):
+        """Which arrays are workspaces, which are no results. The changed text may want them larger or smaller."""
+        found = set()
+        for i, p in enumerate(json.loads(program.signature_json())["params"] if "workspace" in text else ()):
+            if p.get("workspace"):
+                found.add(i)
+                if all(isinstance(n, int) for n in p["shape"]) and arrays[i].shape != tuple(p["shape"]):
+                    size = int(np.prod(p["shape"])) * arrays[i].itemsize
+                    arrays[i] = np.full(size, POISON, np.uint8).view(arrays[i].dtype).reshape(p["shape"])
+        return found
 
 
 def codes(program):
@@ -159,7 +173,7 @@ class Recorder:
                 a = np.frombuffer(raw, kind).reshape(a[1]).copy()
             copies.append(a)
         began = time.perf_counter()
-        result = self.program.sim(args, **options)
+        result = self.program.sim(args, **{**options, "checks": False})
         small = sum(a.nbytes for a in copies if isinstance(a, np.ndarray)) < MAX_BYTES
         if result[0] and small and time.perf_counter() - began < MAX_SECONDS:
             for a, p in zip(copies, params):
@@ -217,9 +231,11 @@ def cases_of(paths):
 FLAG = re.compile(r"(\s*)(set_flag|wait_flag) (\w+) -> (\w+) #(.*?)( @[\d:]+)?$")
 CROSS = re.compile(r"(\s*)(cross_set|cross_wait) (\w+ )?#(.*?)( mode\(\d\))?( @[\d:]+)?$")
 ALL = re.compile(r"\s*sync_all")
+ALLOC_SHAPE = re.compile(r"\s*alloc %\S+: \w+ \w+\[(.*?)\]")
 BARRIER = re.compile(r"\s*barrier ")
 ALLOC = re.compile(r"\s*alloc (%\S+): (\w+) .* at (\d+)")
 OPERATION = re.compile(r"\s*\w+ .*->")
+PIPES = {"cube": ("mte1", "mte2", "m", "fix", "s"), "vector": ("mte2", "v", "mte3", "s")}
 OPENING = re.compile(r".*\{\s*$")
 
 
@@ -474,6 +490,149 @@ def same_block(lines):
                 yield changed(lines, i, f"{line[: m.start()]}({var} // 2){line[m.end() :]}")
 
 
+def depths(lines):
+    """How many loops stand around each line."""
+    stack, found = [], []
+    for line in lines:
+        if line.strip().startswith("}"):
+            stack.pop()
+        found.append(sum(stack))
+        if OPENING.match(line):
+            stack.append(bool(re.match(r"\s*(for|while) ", line)))
+    return found
+
+
+def no_prime(lines):
+    """The set before a loop, the wait after it, or both, of a flag that the loop waits for and sets."""
+    deep = depths(lines)
+    for group in flag_groups(lines):
+        outside = {i for i in group if not deep[i]}
+        if outside and outside != group:
+            yield from (without(lines, {i}) for i in sorted(outside))
+            yield without(lines, outside)
+
+
+def other_way(lines):
+    """A flag from the pipe that should wait to the one that should set."""
+    for group in flag_groups(lines):
+        if all(FLAG.match(lines[i]) for i in group):
+            yield [re.sub(r"(\w+) -> (\w+) #", r"\2 -> \1 #", x) if i in group else x for i, x in enumerate(lines)]
+
+
+def other_pipe(lines):
+    """A cross-core flag that another pipe sets or waits on."""
+    side = ""
+    for i, line in enumerate(lines):
+        side = line.strip().removesuffix(" {") if line.strip() in ("cube {", "vector {") else side
+        cross = CROSS.match(line)
+        for pipe in PIPES[side] if cross and cross[3] else ():
+            if cross[3] != f"{pipe} ":
+                yield changed(lines, i, line.replace(f" {cross[3]}#", f" {pipe} #"))
+
+
+def too_small(lines):
+    """A dimension of a workspace, or of a buffer, is one less, or half."""
+    for i, line in enumerate(lines):
+        places = re.finditer(r"\[([^\]]*)\](?= workspace)", line) if line.startswith("kernel") else ()
+        places = [ALLOC_SHAPE.match(line)] if ALLOC_SHAPE.match(line) else places
+        for place in places:
+            sizes = place[1].split(", ")
+            for d, n in enumerate(sizes):
+                for less in {int(n) - 1, int(n) // 2} - {0} if n.isdigit() else ():
+                    shape = ", ".join([*sizes[:d], str(less), *sizes[d + 1 :]])
+                    yield changed(lines, i, line[: place.start(1)] + shape + line[place.end(1) :])
+
+
+def one_for_all(lines):
+    """A workspace in which each block has a part is shared by all of them."""
+    head = next(x for x in lines if x.startswith("kernel"))
+    grid = re.findall(r"%[\w.]+", head.split("grid(")[-1])
+    for name in re.findall(r"(%[\w.]+): gm \w+\[[^\]]*\] workspace", head):
+        part = re.compile(re.escape(name) + r"\[([^:]*?) \+:")
+
+        def first(m):
+            return name + "[" + re.sub("|".join(map(re.escape, sorted(grid, reverse=True))) + r"\b", "0", m[1]) + " +:"
+
+        yield [part.sub(first, x) if OPERATION.match(x) else x for x in lines]
+
+
+def tail_as_data(lines):
+    """A tail is taken for a full tile: its pad is not cleared, or something else, or what works on it takes it all."""
+    full = r"\bmin\((\d+), (?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
+    for i, line in enumerate(lines):
+        if re.match(rf"\s*if {full} < \d+ {{", line) and i + 2 < len(lines) and lines[i + 2].strip().startswith("}"):
+            yield without(lines, {i, i + 1, i + 2})
+        if OPERATION.match(line) and re.search(full, line):
+            yield changed(lines, i, re.sub(full, r"\1", line))
+        if re.match(r"\s*for ", line) and re.search(full, line):
+            yield changed(lines, i, re.sub(full, r"\1", line))
+        if (pad := re.search(r" pad\((.*?)(\d[\d.e+-]*)(\)+)(?= @|$)", line)) and not pad[2].startswith("1"):
+            yield changed(lines, i, line.replace(pad[0], f" pad({pad[1]}{'1.0' if '.' in pad[2] else '1'}{pad[3]}"))
+
+
+def other_grid(lines):
+    """More blocks, or fewer, than the tensors have parts."""
+    i, line = next((i, x) for i, x in enumerate(lines) if x.startswith("kernel"))
+    for m in re.finditer(r"%[\w.]+: (\d+)(?=[,)])", line.split("lowered(")[0]):
+        for n in {int(m[1]) - 1, int(m[1]) + 1, int(m[1]) // 2, 2 * int(m[1])} - {0}:
+            yield changed(lines, i, line[: m.start(1)] + str(n) + line[m.end(1) :])
+
+
+def same_core(lines):
+    """Both vector cores of a block take the part of one of them, in one statement."""
+    name = next((m[1] for x in lines if (m := re.search(r" vid\((%[\w.]+)\)", x))), None)
+    for i, line in enumerate(lines):
+        if name and OPERATION.match(line) and re.search(re.escape(name) + r"\b", line):
+            for n in "01":
+                yield changed(lines, i, re.sub(re.escape(name) + r"\b", n, line))
+
+
+def other_round(lines):
+    """The versions of a buffer, or the ids of a flag, go round in one more or one less."""
+    for i, line in enumerate(lines):
+        for m in re.finditer(r"% (\d+)(?= \+: 1\b|$| @)", line):
+            for n in {int(m[1]) - 1, int(m[1]) + 1} - {0}:
+                yield changed(lines, i, line[: m.start(1)] + str(n) + line[m.end(1) :])
+
+
+def no_fill(lines):
+    """What is summed up, or the rest of a tile, is not cleared first."""
+    for i, line in enumerate(lines):
+        if re.match(r"\s*(l1_)?fill ", line):
+            yield without(lines, {i})
+
+
+def no_copy(lines):
+    """A load, a store, or a copy on the chip is left out."""
+    for i, line in enumerate(lines):
+        if re.match(r"\s*\w+_to_\w+ ", line):
+            yield without(lines, {i})
+
+
+def other_order(lines):
+    """Two instructions change places."""
+    for i, line in enumerate(lines[:-1]):
+        if all(OPERATION.match(x) and not is_sync(x) for x in (line, lines[i + 1])):
+            yield [*lines[:i], lines[i + 1], line, *lines[i + 2 :]]
+
+
+def other_buffer(lines):
+    """Another buffer of the same memory, type and shape."""
+    kinds = {m[1]: m[2] for x in lines if (m := re.match(r"\s*alloc (%\S+): (.*?) at \d+", x))}
+    for i, line in enumerate(lines):
+        for m in re.finditer(r"%[\w.]+", line) if OPERATION.match(line) and not is_sync(line) else ():
+            for other in kinds:
+                if other != m[0] and kinds[other] == kinds.get(m[0]):
+                    yield changed(lines, i, line[: m.start()] + other + line[m.end() :])
+
+
+def other_cast(lines):
+    for i, line in enumerate(lines):
+        found = re.match(r"\s*cast .*( mode\((\w+)\))", line)
+        for word in {"none", "rint", "floor", "ceil", "round", "trunc"} - {found[2]} if found else ():
+            yield changed(lines, i, line.replace(found[1], f" mode({word})"))
+
+
 KINDS = {
     "both ends of a flag deleted": delete_pair,
     "one end of a flag deleted": delete_one,
@@ -485,6 +644,8 @@ KINDS = {
     "lifetime shortened: an address given to two": shorten_lifetime,
     "guard dropped": drop_guard,
     "extent off by one": off_by_one,
+}
+MISTAKES = {
     "flag or barrier in some iterations only": some_iterations,
     "flag or barrier in some blocks only": some_blocks,
     "id of a flag the same in all iterations": same_id,
@@ -494,21 +655,37 @@ KINDS = {
     "factor of an index another one": stride_off,
     "operand transposed the other way": other_transpose,
     "part of another block": same_block,
+    "part of the other vector core": same_core,
+    "set before a loop, or wait after it, missing": no_prime,
+    "flag the other way round": other_way,
+    "cross-core flag on another pipe": other_pipe,
+    "versions or ids go round in another number": other_round,
+    "workspace or buffer too small": too_small,
+    "one workspace for all blocks": one_for_all,
+    "tail taken for a full tile": tail_as_data,
+    "fill left out": no_fill,
+    "copy left out": no_copy,
+    "two instructions change places": other_order,
+    "another buffer": other_buffer,
+    "another number of blocks": other_grid,
+    "another rounding of a cast": other_cast,
 }
-
-OF_FLAGS = [*list(KINDS)[:6], *list(KINDS)[10:14]]  # those that change synchronisation
+ALL_KINDS = KINDS | MISTAKES
+CHANGES_FLAGS = {delete_pair, delete_one, delete_barrier, swap, renumber, move, some_iterations, some_blocks, same_id}
+CHANGES_FLAGS |= {other_mode, no_prime, other_way, other_pipe}
 
 # ---- trying them -------------------------------------------------------------------------------------------------
 
 
 def tries(case, kind, limit, rng):
     lines = case.text.splitlines()
-    found = list(dict.fromkeys("\n".join(x) + "\n" for x in KINDS[kind](lines)))
+    found = list(dict.fromkeys("\n".join(x) + "\n" for x in ALL_KINDS[kind](lines)))
     return rng.sample(found, limit) if limit and len(found) > limit else found
 
 
 def chosen(options):
-    return [k for k in KINDS if any(word in k for word in options.kinds.split(","))]
+    named = {"usual": KINDS, "mistakes": MISTAKES}.get(options.kinds)
+    return [*(named or (k for k in ALL_KINDS if any(word in k for word in options.kinds.split(","))))]
 
 
 def judge(case, options):
@@ -543,7 +720,8 @@ def judge(case, options):
                 verdict = "another" if case.run(text, False)[1] != right else "missed"
             else:
                 verdict = "quiet"
-            early = verdict == "found" and kind in OF_FLAGS and bool(said_when_compiled(case.name, text))
+            flags = verdict == "found" and ALL_KINDS[kind] in CHANGES_FLAGS
+            early = flags and bool(said_when_compiled(case.name, text))
             results.append((kind, text, verdict, found_codes, early))
     return results
 
