@@ -208,6 +208,7 @@ class Live(Builder):
             self.muted = o.muted + bool(o.taken)
 
     def close(self):
+        self.returns.drop()
         self.blocks.pop()
         s = self.blocks[-1][-1]
         if not self.collecting:

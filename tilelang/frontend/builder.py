@@ -44,6 +44,7 @@ from .expr import (
     whole,
     wrap,
 )
+from .returns import Returns
 
 
 class Stmt:
@@ -140,8 +141,8 @@ class Builder:
         self.earlier = []  # launches before this one, in order: builders that share the parameters
         self.spelt = {}  # names of the IR text that the author wrote otherwise
         self.scratch = []  # T.alloc_global tensors
-        self.ended = 0  # blocks that stay open: what follows an `if` that ends with T.thread_return
-        self.returning = None  # the block that T.thread_return ended
+        self.returns = Returns(self)
+        self.call = None  # of the kernel's function: returns.Call
 
     def __enter__(self):
         self.before = getattr(_local, "builder", None)
@@ -166,14 +167,8 @@ class Builder:
         self.hand_sync = False
 
     def end_work(self):
-        """T.thread_return: what follows the `if` that stands open is its other branch."""
-        if len(self.blocks) != self.ended + 2 or not self.control or self.parallel:
-            fail(
-                1002,
-                "T.thread_return elsewhere than at the end of an `if` directly in T.Kernel",
-                fix="put what follows into the opposite `if`",
-            )
-        self.returning = self.blocks[-1]
+        """T.thread_return: a `return` of the kernel's function, from wherever it is called."""
+        self.returns.leave(self.call, None, "T.thread_return")
 
     # ---- statements ---------------------------------------------------------------------------------------------
 
@@ -201,6 +196,8 @@ class Builder:
                 f"'{head[0].split()[0]}' stands inside T.Parallel, which takes assignments to elements only",
                 fix="move it out of the T.Parallel loop, or use T.serial",
             )
+        if self.returns.barred:
+            self.returns.check(kind)
         made = len(self.blocks[-1])
         if made >= MOST:
             goes_on(f"a loop that Python runs has made {MOST} statements and goes on")
@@ -210,9 +207,12 @@ class Builder:
             at = endless_loop(user_frames(self.depth))
             if at is not None:
                 goes_on(f"`while True` without a `break` has made {made} statements and goes on", at)
-        s = Stmt(kind, head, self.loc(at))
+        s = self.statement(kind, head, at)
         self.blocks[-1].append(s)
         return s
+
+    def statement(self, kind, head, at, body=None):
+        return Stmt(kind, head, self.loc(at), body)
 
     def say(self, head):
         """A print or an assertion; outside of T.Kernel it belongs to the launch."""
@@ -230,6 +230,8 @@ class Builder:
                 f"a run-time '{kind}' stands outside `with T.Kernel(...)`",
                 fix="move it into the body of T.Kernel",
             )
+        if self.returns.barred:
+            self.returns.check(kind)
         if self.parallel and kind not in ("parallel", "if", "for"):
             fail(
                 1006,
@@ -242,19 +244,24 @@ class Builder:
         return s
 
     def open_alt(self, s):
+        self.returns.drop()
         self.blocks.pop()
         s.alt = []
         self.blocks.append(s.alt)
 
     def close(self):
+        self.returns.drop()
         self.blocks.pop()
 
     def loop(self, it, names):
         """The values of a RuntimeLoop: its body runs once to collect its statements."""
+        outer = self.blocks[-1]
         self.control += 1
         yield it.begin(self, names)
+        s = outer[-1]
         it.end(self)
         self.control -= 1
+        self.returns.after_loop(s)
 
     def error(self, code, text, fix=None, other=None, at=None):
         """An error after which tracing can go on."""

@@ -23,6 +23,7 @@ from .expr import (
     cast,
     const,
     decided,
+    describe,
     operands,
     select,
     show,
@@ -31,6 +32,8 @@ from .expr import (
     whole,
     wrap,
 )
+from .returns import Call
+from .returns import same as _same
 
 _ABSENT = object()
 _MAX_INLINE = 6  # operators of a pure expression that a name may stand for before it becomes a `let`
@@ -144,6 +147,7 @@ class While:
         if self.stmt is not None:
             b.close()
             b.control -= 1
+            b.returns.after_loop(self.stmt)
             test = self.stmt.head[1]
             if not _changes(self.stmt.body, test):
                 fail(
@@ -191,7 +195,10 @@ def _changes(block, test):
 
 
 class If:
-    live = False
+    """`names`: what names stand for after it, where a branch returned (returns.after_if); `body`: what they are at the
+    end of the first branch; `made`: there is an `else`."""
+
+    live, made, body, names = False, False, None, None
 
     def __init__(self, test, at):
         self.at = at
@@ -219,34 +226,31 @@ class If:
     def orelse(self):
         if self.ir:
             active().open_alt(self.stmt)
+            self.made = True
             return True
         return not self.test
 
     def end(self):
         if self.ir:
             b = active()
-            ended, s, b.returning = b.returning, self.stmt, None
-            if ended is s.body and s.alt is None:
-                b.open_alt(s)  # what follows runs when the condition does not hold
-                b.ended += 1
-            elif ended is not None and ended in (s.body, s.alt):
-                b.blocks[-1] = s.alt if ended is s.body else s.body
-                b.ended += 1
-            else:
-                b.close()
+            b.close()
             b.control -= 1
+            self.names = b.returns.after_if(self.stmt, self.made)
         elif self.live:
             active().leave(self)
         return self.ir
 
 
 class Frame:
-    __slots__ = ("muts", "control")
+    __slots__ = ("muts", "call", "depth", "result")
 
     def __init__(self, names, values):
         self.muts = {n: v for n, v in zip(names, values) if isinstance(v, MutVar)}
         b = active()
-        self.control = b.control if b else 0
+        self.call = b and Call(b)
+        self.depth = len(b.stack) if b is not None and b.live else 0
+        if b is not None and b.call is None:
+            b.call = self.call
 
     # ---- assignment ---------------------------------------------------------------------------------------------
 
@@ -390,7 +394,7 @@ class Frame:
         return tuple(out)
 
     def between(self, h, saved, now, names):
-        out = []
+        out, h.body = [], now
         for n in names:
             before = saved.get(n, _ABSENT)
             out.append(
@@ -400,6 +404,12 @@ class Frame:
 
     def merge(self, h, saved, now, names):
         out = []
+        if h.names == "body":
+            saved = now = h.body or now
+        elif h.names == "now":
+            saved = now
+        elif h.names == "saved":
+            now = saved
         for n in names:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             same = before is not _ABSENT and _same(before, after)
@@ -466,12 +476,26 @@ class Frame:
         return True
 
     def ret(self, value):
+        """A `return`: is it Python's? Then self.result is what it gives."""
         b = active()
-        if b is not None and b.control > self.control:
+        self.result = value
+        if b is None or self.call is None:
+            return True
+        if b.running:
+            b.unwind(self.depth)
+            return True
+        kernel = b.call is self.call
+        if not b.returns.path(self.call):
+            self.result = b.returns.finish(self.call, value, kernel)
+            return True
+        if kernel and value is not None:
             fail(
-                1006, "`return` inside a run-time loop or `if`", fix="wrap the rest of the kernel in the opposite `if`"
+                1006,
+                f"`return` of {describe(value)} where the chip decides: the kernel gives it back or does not",
+                fix="`return` without a value ends the work of a block; return tensors at the end of the function",
             )
-        return value
+        b.returns.leave(self.call, value)
+        return False
 
     def with_(self, obj, names):
         if hasattr(obj, "tl_names"):
@@ -602,12 +626,6 @@ def _unknown(name, where, at):
         "for a choice of two values use T.if_then_else",
         at,
     )
-
-
-def _same(a, b):
-    if a is b:
-        return True
-    return type(a) is type(b) and isinstance(a, (int, float, str, bool)) and a == b
 
 
 _PYTHON = {

@@ -311,7 +311,8 @@ class Rewriter(ast.NodeTransformer):
             [ast.Name(FRAME, ast.Store())],
             ast.Call(_name(MAKE), [_const(names), ast.Tuple([_name(n) for n in names], ast.Load())], []),
         )
-        node.body = [_put(frame, node.body[0])] + body
+        end = [] if isinstance(node.body[-1], ast.Return) else [_put(self.returned(_const(None)), node.body[-1])]
+        node.body = [_put(frame, node.body[0])] + body + end
         node.decorator_list, node.returns = [], None
         return node
 
@@ -512,7 +513,11 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value is not None else _const(None)
-        return ast.Return(_call("ret", value))
+        return self.returned(value)
+
+    def returned(self, value):
+        result = ast.Attribute(_name(FRAME), "result", ast.Load())
+        return ast.If(_call("ret", value), [ast.Return(result)], [])
 
     def visit_With(self, node):
         for item in node.items:

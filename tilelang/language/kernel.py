@@ -104,13 +104,14 @@ class Kernel(metaclass=Rightly):
     def __exit__(self, kind, *exc):
         b = self.builder
         b.kernel_open, b.threads = False, None
+        b.returns.close_kernel()
         if kind is None and self.threads.vars:
             expand(b, self.threads)
             b.notes = [n for n in b.notes if n not in self.said]
 
 
 def thread_return():
-    """Ends the block's work: nothing that follows is done. Last in an `if` that stands in T.Kernel itself."""
+    """Ends the block's work: nothing that follows is done. In a macro, too, where `return` ends the macro alone."""
     current("T.thread_return").end_work()
 
 
@@ -132,10 +133,11 @@ class Block:
 
     def __enter__(self):
         self.builder = current(f"a {self.word} block")
-        self.builder.open(self.word, [self.word])
+        self.stmt = self.builder.open(self.word, [self.word])
 
     def __exit__(self, *exc):
         self.builder.close()
+        self.builder.returns.after_scope(self.stmt)
 
 
 def Scope(side):
