@@ -511,7 +511,7 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
     elif missing:
         text = f"{what} is called without its argument{'s' * (len(missing) > 1)} {' and '.join(map(repr, missing))}"
     elif len(args) > len(places):
-        text = f"{what} takes {len(places)} arguments by their place, {len(args)} are given"
+        text = f"{what} takes {counted(len(places), 'argument')} by place, {len(args)} given"
     text, fix = text or f"{what}: {error}", fix or usage
     if kind is not None:
         raise kind(text, fix, spot()) from None
@@ -521,6 +521,11 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
 def place(at, text):
     """A second place for a diagnostic."""
     return {"text": text, "file": at[0], "line": at[1], "col": at[2]} if at and at[0] else None
+
+
+def counted(n, noun):
+    """A number of things in a message: 1 argument, 2 arguments."""
+    return f"{n} {noun}{'s' * (n != 1)}"
 
 
 def nearest(name, choices):

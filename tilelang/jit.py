@@ -14,7 +14,7 @@ import time
 
 from . import cache
 from .debug.methods import NAMES, Debugging
-from .errors import ArgumentError, explained, fail, here, nearest, rightly, rightly_all, warn, wrong_call
+from .errors import ArgumentError, counted, explained, fail, here, nearest, rightly, rightly_all, warn, wrong_call
 from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
@@ -309,7 +309,8 @@ class Eager:
             if n in views and len(views[n].shape) != rank:
                 shape = views[n].shape
                 raise ArgumentError(
-                    f"{self.fn.__name__}: argument '{n}' has {len(shape)} dimensions, shape {shape}, wanted {rank}",
+                    f"{self.fn.__name__}: argument '{n}' has {counted(len(shape), 'dimension')}, shape {shape}, "
+                    f"wanted {rank}",
                     f"give it {rank} dimensions: x.reshape(...)",
                 )
         consts = dict(sizes)

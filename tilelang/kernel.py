@@ -17,6 +17,7 @@ from .errors import (
     CompileError,
     DeviceError,
     KernelFault,
+    counted,
     explained,
     from_core,
     nearest,
@@ -28,7 +29,7 @@ from .frontend.builder import active
 from .frontend.expr import Buffer, evaluate, show, sizes_in
 from .frontend.trace import called_inside
 from .pass_config import PassConfigKey, read
-from .tensors import check, empty_like_kind, four_bits, give_back, is_tensor, packed, view, what
+from .tensors import check, check_contiguous, empty_like_kind, four_bits, give_back, is_tensor, packed, view, what
 
 # Called with each launch, its kernel and the arguments for the core, while do_bench looks on; None: nobody asks.
 LAUNCHES = contextvars.ContextVar("launches", default=None)
@@ -96,12 +97,12 @@ class Given(dict):
         self.unused, self.back = [], []
 
 
-def _as_tensor(obj):
+def _as_tensor(obj, dtype):
     """What to write for an argument that is no tensor."""
     if isinstance(obj, (list, tuple)):
-        return "numpy.array(x, dtype)"
+        return f"numpy.array(x, '{dtype}')"
     if isinstance(obj, (int, float)):
-        return "a scalar parameter is written `n: T.int32` in the kernel; numpy.full(shape, x, dtype) is a tensor"
+        return f"a scalar parameter is written `n: T.int32` in the kernel; numpy.full(shape, x, '{dtype}') is a tensor"
     return "a numpy array or a torch tensor"
 
 
@@ -449,7 +450,7 @@ class Kernel(Debugging):
         if missing or len(args) > len(order):
             wanted = ", ".join(repr(self.params[i]) for i in self.inputs)
             raise ArgumentError(
-                f"{self.name} takes {len(self.inputs)} arguments ({wanted}), {len(args) + len(kwargs)} are given"
+                f"{self.name} takes {counted(len(self.inputs), 'argument')} ({wanted}), {len(args) + len(kwargs)} given"
                 + (f"; missing: {', '.join(missing)}" if missing else ""),
                 self._outputs_hint(missing) or f"{self.name}({', '.join(self.params[i].name for i in self.inputs)})",
             )
@@ -496,7 +497,7 @@ class Kernel(Debugging):
                 continue
             if len(want) != len(v.shape):
                 raise ArgumentError(
-                    f"{self._who(i)} has {len(v.shape)} dimensions, shape {v.shape}, wanted {len(want)}",
+                    f"{self._who(i)} has {counted(len(v.shape), 'dimension')}, shape {v.shape}, wanted {len(want)}",
                     f"x.reshape({', '.join(map(str, want))})"
                     if math.prod(want) == math.prod(v.shape)
                     else f"a tensor of shape {want}",
@@ -560,7 +561,7 @@ class Kernel(Debugging):
                 obj, put_back = packed(obj)
                 views.back += [put_back] * (i in self.written)
             if not is_tensor(obj):
-                raise ArgumentError(f"{self._who(i)} is {what(obj)}, wanted a tensor {p!r}", _as_tensor(obj))
+                raise ArgumentError(f"{self._who(i)} is {what(obj)}, wanted a tensor {p!r}", _as_tensor(obj, p.dtype))
             v = view(obj, self._who(i))
             if p.dtype == "int4":
                 v = four_bits(v, self._who(i), i in self.written or p.role == "out" or self.device != "sim")
@@ -571,6 +572,8 @@ class Kernel(Debugging):
                     f"{self._who(i)} is written by the kernel, but the array is read-only", "pass x.copy()"
                 )
         env, other = self._bind_sizes(views)
+        for i, v in views.items():
+            check_contiguous(v, self._who(i))
         return got, views, scalars, env, other
 
     def _launch(self, args, kwargs):

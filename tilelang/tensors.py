@@ -4,7 +4,7 @@
 stays alive with the view.
 """
 
-from .errors import ArgumentError
+from .errors import ArgumentError, counted
 from .language.dtypes import IR_NAME, DType, numpy_dtype
 
 
@@ -81,7 +81,11 @@ def view(obj, who):
 
 def what(obj):
     """A value in a message: its type and the beginning of its text."""
+    if obj is None:
+        return "None"
     text = " ".join(repr(obj).split())
+    if len(text) >= 40 and isinstance(obj, (list, tuple, dict, set)):
+        return f"a {type(obj).__name__} of {len(obj)}"
     return f"{type(obj).__name__} {text if len(text) < 40 else text[:37] + '...'}"
 
 
@@ -138,7 +142,7 @@ def _dlpack_view(obj, who):
 
 
 def check(v, who, dtype, rank, cards=False):
-    """Everything about a tensor argument except its sizes; `cards`: it may be on one."""
+    """Everything about a tensor argument except its sizes and strides; `cards`: it may be on one."""
     if v.device != "cpu" and not (cards and v.device.startswith("npu")):
         if cards:
             raise ArgumentError(f"{who} is on {v.device}, wanted an Ascend card", "pass x.npu() or x.cpu()")
@@ -150,9 +154,13 @@ def check(v, who, dtype, rank, cards=False):
         )
     if rank is not None and len(v.shape) != rank:
         raise ArgumentError(
-            f"{who} has {len(v.shape)} dimensions, shape {v.shape}, wanted {rank}",
+            f"{who} has {counted(len(v.shape), 'dimension')}, shape {v.shape}, wanted {rank}",
             f"give it {rank} dimensions: x.reshape(...)",
         )
+
+
+def check_contiguous(v, who):
+    """After the sizes: the copy that cures this one would have the same shape."""
     if not v.contiguous:
         raise ArgumentError(
             f"{who} is not contiguous, shape {v.shape}", "pass numpy.ascontiguousarray(x) or x.contiguous()"

@@ -57,7 +57,10 @@ static const char usage[] =
     "exit status: 0 done, 1 error in the program (doctor: something is missing; twin, replay: it differs), 2 wrong\n"
     "usage or file\n";
 
-typedef struct { const char *name, *value; } Setting;
+typedef struct {
+  const char *name, *value;
+  size_t len, room; /* of a value that grows while a record is read; room 0: given on the command line */
+} Setting;
 typedef struct {
   const char *command, *file, *out, *chip, *target, *passes, *root, *python, *constants;
   const char *files[64];
@@ -87,7 +90,7 @@ static int add_setting(Setting *list, int *n, char *text) {
   if (!eq || eq == text) return fail("expected NAME=VALUE, found '%s'", text);
   if (*n == MAX_SETTINGS) return fail("more than %d settings", MAX_SETTINGS);
   *eq = 0;
-  list[(*n)++] = (Setting){text + (*text == '%'), eq + 1};
+  list[(*n)++] = (Setting){text + (*text == '%'), eq + 1, 0, 0};
   return OK;
 }
 
@@ -480,19 +483,24 @@ static void print_tensor(const Options *o, const Tensor *t, const int64_t *shape
 
 /* ---- replay: what tilelang/debug/reproduce.py records ------------------------------------------------------ */
 
-/* Adds `more` to the value of a name in a list, or a new name; the strings live as long as the program. */
+/* Adds `more` to the value of a name in a list, or a new name, unless the command line has it; the strings live as long
+ * as the program. Room doubles: a tensor has thousands of lines. */
 static int append_setting(Setting *list, int *n, const char *name, const char *lead, const char *more) {
   int i = 0;
   while (i < *n && strcmp(list[i].name, name)) i++;
   if (i == MAX_SETTINGS) return fail("more than %d settings", MAX_SETTINGS);
-  const char *old = i < *n ? list[i].value : lead;
-  size_t len = strlen(old), add = strlen(more);
-  char *value = malloc(len + add + 1);
+  if (i < *n && !list[i].room) return OK;
+  Setting *s = &list[i];
+  if (i == *n) *s = (Setting){.name = name}, ++*n;
+  else lead = "";
+  size_t n_lead = strlen(lead), n_more = strlen(more), len = s->len + n_lead + n_more;
+  if (len >= s->room) s->room = 2 * len + 64;
+  char *value = realloc((char *)s->value, s->room);
   if (!value) exit(fail("no memory"));
-  memcpy(value, old, len);
-  memcpy(value + len, more, add + 1);
-  list[i] = (Setting){name, value};
-  if (i == *n) ++*n;
+  memcpy(value + s->len, lead, n_lead);
+  memcpy(value + s->len + n_lead, more, n_more + 1);
+  s->value = value;
+  s->len = len;
   return OK;
 }
 
@@ -800,7 +808,9 @@ int main(int argc, char **argv) {
   static const char *const commands[] = {"check", "fmt",    "opt",     "emit",  "build",
                                          "sim",   "twin",   "replay",  "cost",  "explain", "doctor"};
   const char *command = argc > 1 ? argv[1] : "";
-  if (!strcmp(command, "help") || !strcmp(command, "--help") || !strcmp(command, "-h")) {
+  int help = !strcmp(command, "help");
+  for (int i = 1; i < argc; i++) help |= !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
+  if (help) {
     fputs(usage, stdout);
     return OK;
   }

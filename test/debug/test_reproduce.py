@@ -1,5 +1,8 @@
 """kernel.reproduce and `tlc replay`."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -43,6 +46,28 @@ def test_the_same_bytes(tlc, tmp_path):
     (tmp_path / "other.tl").write_text("\n".join(other))
     status, out, _ = tlc("replay", str(tmp_path / "other.tl"))
     assert status == 1 and out.startswith("not as recorded: %C has crc32 ")
+
+
+def test_tensors_of_many_lines(tlc_path, tmp_path):
+    """What is read of a record takes room like the record, not like its square."""
+
+    @T.prim_func
+    def f(A: T.Tensor((1024, 512), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_ub((64,), "float32")
+            T.copy(A[1023, 448], a)
+            T.copy(a, C)
+
+    path = tilelang.compile(f, out_idx=[-1]).reproduce(
+        tmp_path / "large.tl", np.random.default_rng(1).normal(size=(1024, 512)).astype(np.float32)
+    )
+    limited = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29)); "
+    done = subprocess.run(
+        [sys.executable, "-c", limited + "os.execv(sys.argv[1], sys.argv[1:])", tlc_path, "replay", str(path)],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "the same as recorded: the same bytes\n"), done.stderr
 
 
 def test_the_same_fault(tlc, tmp_path):

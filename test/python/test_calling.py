@@ -245,11 +245,11 @@ def test_nothing_to_do():
     [
         (X.astype(np.float16), "argument 'X' has dtype float16, wanted float32"),
         (X.astype(np.float64), "argument 'X' has dtype float64, wanted float32"),
-        (X[0], "argument 'X' has 1 dimensions, shape (64,), wanted 2"),
+        (X[0], "argument 'X' has 1 dimension, shape (64,), wanted 2"),
         (X[:4], "argument 'X' has shape (4, 64), wanted (8, 64): dimension 0 is 4, not 8"),
         (np.ascontiguousarray(X.T).T, "argument 'X' is not contiguous, shape (8, 64)"),
         (3.0, "argument 'X' is float 3.0, wanted a tensor X: float32[8, 64]"),
-        (None, "argument 'X' is NoneType None, wanted a tensor"),
+        (None, "argument 'X' is None, wanted a tensor"),
     ],
 )
 def test_wrong_tensor(argument, message):
@@ -262,8 +262,8 @@ def test_wrong_tensor(argument, message):
 def test_wrong_calls():
     kernel = copy_kernel()
     for args, kwargs, message in [
-        ((), {}, "twice takes 1 arguments (X: float32[8, 64]), 0 are given; missing: X"),
-        ((X, X.copy(), X), {}, "twice takes 1 arguments (X: float32[8, 64]), 3 are given"),
+        ((), {}, "twice takes 1 argument (X: float32[8, 64]), 0 given; missing: X"),
+        ((X, X.copy(), X), {}, "twice takes 1 argument (X: float32[8, 64]), 3 given"),
         ((X,), {"Z": X}, "twice has no parameter 'Z'"),
         ((X,), {"X": X}, "'X' is given twice"),
     ]:
@@ -359,7 +359,7 @@ def test_what_pass_configs_switch_off():
 def test_views():
     kernel = copy_kernel((1, 16), "int32")
     data = array.array("i", range(16))
-    with pytest.raises(ArgumentError, match="has 1 dimensions"):
+    with pytest.raises(ArgumentError, match="has 1 dimension"):
         kernel(data)
     np.testing.assert_array_equal(kernel(memoryview(data).cast("B").cast("i", (1, 16))), 2 * np.arange(16)[None])
 

@@ -257,7 +257,7 @@ def test_misplaced_statements():
         (lambda X, Y, x, y, n: T.copy(X[0, 0], x[0, 0]), "TL1004", "T.copy between two elements"),
         (lambda X, Y, x, y, n: T.copy(X, x, speed=3), "TL1004", "T.copy has no argument 'speed'"),
         (lambda X, Y, x, y, n: T.fill(x, y), "TL1004", "T.fill takes one value"),
-        (lambda X, Y, x, y, n: T.tile.add(x, y), "TL1004", "T.tile.add takes 2 operands after the destination, 1 are"),
+        (lambda X, Y, x, y, n: T.tile.add(x, y), "TL1004", "T.tile.add takes 2 operands after the destination, 1"),
         (lambda X, Y, x, y, n: T.tile.add(x, y, y[0:8, 0:8]), "TL1012", "'y' gives (8, 8), 'x' takes (64, 64)"),
         (lambda X, Y, x, y, n: T.tile.cast(x, y, "CAST_UP"), "TL1004", "'CAST_UP' is not a rounding mode"),
         (lambda X, Y, x, y, n: T.tile.compare(x, y, y, "LESS"), "TL1004", "'less' is not a comparison"),

@@ -6,7 +6,7 @@ IR as written, in program order: no pipes, no flags within a core, no address is
 
 import numpy as np
 
-from ..errors import ArgumentError, _short, warn
+from ..errors import ArgumentError, _short, counted, warn
 from ..frontend.expr import Buffer, Var
 from ..language.dtypes import DType
 from ..tensors import stored
@@ -18,10 +18,11 @@ from .machine import Lane, Run
 
 def as_array(obj, dtype, who="an argument"):
     """A tensor of the caller as a numpy array over the same bytes."""
-    from ..tensors import check, view
+    from ..tensors import check, check_contiguous, view
 
     v = view(obj, who)
     check(v, who, dtype, None)
+    check_contiguous(v, who)
     return over(v, dtype)
 
 
@@ -75,7 +76,7 @@ def interpret(text, args, paths=None):
     given = list(args) + [None] * (len(prog.params) - len(args))
     if len(args) > len(prog.params):
         raise ArgumentError(
-            f"{prog.name} takes {len(prog.params)} arguments, {len(args)} are given",
+            f"{prog.name} takes {counted(len(prog.params), 'argument')}, {len(args)} given",
             "a tensor or a number for each parameter; None is a tensor full of NaN",
         )
     arrays, scalars = {}, {}

@@ -8,7 +8,7 @@ such as `x * 64 : x * 64 + 64` have a known extent. `Element` is the load of one
 import math
 import operator
 
-from ..errors import fail, passed_as, place, warn
+from ..errors import counted, fail, passed_as, place, warn
 from ..language.dtypes import IR_NAME, DType, bool_, float32, int32, int64
 
 # operator -> precedence (src/ir/exprs.def)
@@ -957,7 +957,7 @@ def _split_index(buf, idx):
     if len(idx) > len(buf.shape):
         fail(
             1011,
-            f"{describe(buf)} has {len(buf.shape)} dimensions, {len(idx)} indices are given",
+            f"{describe(buf)} has {counted(len(buf.shape), 'dimension')}, {len(idx)} indices are given",
             fix=f"{buf.called}[{', '.join('ijklmn'[: len(buf.shape)])}]",
             other=place(buf.at, f"'{buf.called}' is made here"),
         )

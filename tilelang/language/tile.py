@@ -4,7 +4,7 @@
 that every op named here exists.
 """
 
-from ..errors import UnknownNameError, fail, nearest, rightly, warn
+from ..errors import UnknownNameError, counted, fail, nearest, rightly, warn
 from ..frontend.builder import current, statements
 from ..frontend.expr import Buffer, Element, Region, as_index, describe, same_size, shape_text, show, value_of, wrap
 from .dtypes import int32
@@ -116,7 +116,7 @@ def _make(name, op, kinds):
         if len(operands) != len(kinds):
             fail(
                 1004,
-                f"{what} takes {len(kinds)} operands after the destination, {len(operands)} are given",
+                f"{what} takes {counted(len(kinds), 'operand')} after the destination, {len(operands)} given",
                 fix=f"{what}(dst, {', '.join(('src', 'other')[: len(kinds)])})",
             )
         d = region_of(dst, what)
