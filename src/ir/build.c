@@ -77,8 +77,8 @@ DType ir_common_type(const IrExpr *a, const IrExpr *b) {
 IrExpr *ir_cast(IrKernel *k, DType t, IrExpr *a) {
   if (a->type == t) return a;
   if (a->op == EX_INT && !dtype_is_float(t)) return ir_int(k, t, a->i);
-  if (a->op == EX_INT) return ir_float(k, t, (double)a->i);
-  if (a->op == EX_FLOAT && dtype_is_float(t)) return ir_float(k, t, a->f);
+  if (a->op == EX_INT) return ir_float(k, t, float_of_int((DType)a->type, a->i));
+  if (a->op == EX_FLOAT && dtype_is_float(t)) return ir_float(k, t, float_round((DType)a->type, a->f));
   IrExpr *e = new_expr(k, EX_CAST, t, 1);
   e->arg[0] = a;
   return e;

@@ -79,6 +79,20 @@ static inline int dtype_values(DType t) { return dtype_info[t].cls == 'p' ? 2 : 
 static inline int dtype_c0(DType t) { return 32 / dtype_size(t); } /* elements of a 32-byte block */
 int64_t dtype_wrap(DType t, int64_t v);  /* v in the bits of an integer dtype, two's complement; bool: v != 0 */
 
+/* float.c: t is a float dtype; its bits stand in the low ones. */
+double float_value(DType t, uint32_t bits);
+uint32_t float_bits(DType t, double v);      /* of the nearest value, ties to even */
+double float_round(DType t, double v);       /* that value */
+double float_round_mode(DType t, double v, CastMode mode);
+double round_mode(double v, CastMode mode);  /* to a whole number */
+/* v of an integer dtype; what 53 bits do not hold is folded into the last of them, so that rounding the result to a
+ * float dtype is as rounding v itself. */
+double float_of_int(DType from, int64_t v);
+float f16_to_f32(uint16_t h);
+uint16_t f32_to_f16(float f);
+float bf16_to_f32(uint16_t h);
+uint16_t f32_to_bf16(float f);
+
 /* ---- expressions --------------------------------------------------------------------------------------- */
 
 typedef enum {

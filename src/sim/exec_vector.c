@@ -165,7 +165,7 @@ static VecFn kernel_of(const Core *c, const Entry *e, DType t, void *scalar, int
     scalar_store(t, scalar, (Reg){.i = n});
   } else if (op == OP_DIV) {
     Reg r = {.f = 1.0 / scalar_cast(DT_F32, (DType)i->arg[1].type, e->s[1]).f};
-    scalar_store(t, scalar, (Reg){.f = round_float(DT_F32, r.f)});
+    scalar_store(t, scalar, (Reg){.f = float_round(DT_F32, r.f)});
     op = OP_MUL;
   } else {
     scalar_as(i, e, 1, t, scalar);

@@ -415,11 +415,6 @@ Reg scalar_cast(DType to, DType from, Reg a);
 Reg scalar_bits(DType to, DType from, Reg a);
 Reg scalar_load(DType t, const void *p);
 void scalar_store(DType t, void *p, Reg v);
-double round_float(DType t, double v);
-float f16_to_f32(uint16_t h);
-uint16_t f32_to_f16(float f);
-float bf16_to_f32(uint16_t h);
-uint16_t f32_to_bf16(float f);
 void convert(void *d, DType dt, const void *s, DType st, int64_t n,
              CastMode mode); /* any pair, one element at a time */
 

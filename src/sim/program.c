@@ -146,7 +146,7 @@ static int32_t expr(Build *b, const IrExpr *e) {
   int32_t d;
   switch (e->op) {
   case EX_INT: return constant(b, (Reg){.i = dtype_wrap(e->type, e->i)});
-  case EX_FLOAT: return constant(b, (Reg){.f = round_float(e->type, e->f)});
+  case EX_FLOAT: return constant(b, (Reg){.f = float_round(e->type, e->f)});
   case EX_VAR: return (int32_t)e->var->id;
   case EX_LOAD: {
     int32_t el = element(b, e->buf, e->idx, false);
@@ -439,7 +439,7 @@ Reg *eval_params(Arena *a, const IrKernel *k, const SimArg *args) {
   for (uint32_t i = 0; i < k->params.len; i++) {
     const IrVar *v = k->params.data[i].var;
     if (!v) continue;
-    if (dtype_is_float(v->type)) r[v->id].f = round_float(v->type, args[i].scalar.f);
+    if (dtype_is_float(v->type)) r[v->id].f = float_round(v->type, args[i].scalar.f);
     else r[v->id].i = dtype_wrap(v->type, args[i].scalar.i);
   }
   return r;
@@ -451,7 +451,7 @@ static bool eval_reg(const IrKernel *k, const Reg *vars, const IrExpr *e, Reg *o
   if (depth > 200) return false;
   switch (e->op) {
   case EX_INT: *out = (Reg){.i = dtype_wrap(e->type, e->i)}; return true;
-  case EX_FLOAT: *out = (Reg){.f = round_float(e->type, e->f)}; return true;
+  case EX_FLOAT: *out = (Reg){.f = float_round(e->type, e->f)}; return true;
   case EX_VAR:
     *out = vars[e->var->id];
     return e->var->kind == VAR_PARAM;

@@ -536,24 +536,6 @@ const char *cw_scalar(CWriter *w, IrExpr *e, DType t) {
   return arena_printf(w->arena, "(%s)%s", cw_type(t), cw_atom(w, e));
 }
 
-/* The bits of a constant of a float dtype: nearest, ties to even; what is too large becomes the largest or infinite. */
-static uint64_t float_bits(DType t, double v) {
-  static const struct { int exponent, mantissa; bool finite; } form[DTYPE_COUNT] = {
-      [DT_F16] = {5, 10, false}, [DT_BF16] = {8, 7, false}, [DT_F32] = {8, 23, false},
-      [DT_E4M3] = {4, 3, true},  [DT_E5M2] = {5, 2, false}};
-  int m = form[t].mantissa, x = form[t].exponent, bias = (1 << (x - 1)) - 1, e;
-  uint64_t sign = (uint64_t)(signbit(v) != 0) << (m + x), all = (UINT64_C(1) << x) - 1;
-  if (isnan(v)) return sign | all << m | (form[t].finite ? (1u << m) - 1 : 1u << (m - 1));
-  v = fabs(v);
-  if (v == 0) return sign;
-  frexp(v, &e); /* v = f 2^e with 0.5 <= f < 1 */
-  if (e - 1 < 1 - bias) e = 2 - bias;
-  double units = nearbyint(ldexp(v, m + 1 - e)); /* of the last place */
-  uint64_t most = form[t].finite ? (all << m | ((1u << m) - 2)) : all << m;
-  double value = isinf(v) ? INFINITY : units + ldexp((double)(e - 2 + bias), m);
-  return sign | (value >= (double)most ? most : (uint64_t)value);
-}
-
 IrExpr *cw_repeated(CWriter *w, IrExpr *e, DType view) {
   static const DType same_size[] = {[1] = DT_U8, [2] = DT_U16, [4] = DT_U32, [8] = DT_U64};
   int from = dtype_size(e->type), to = dtype_size(view);

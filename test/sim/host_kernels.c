@@ -1,6 +1,6 @@
 /* host_kernels.c - do the inner loops of the simulator give the same bytes for every instruction set of this host?
  * Random bits (so also infinities, NaN, subnormals) and ordinary numbers go through every kernel of every table; the
- * portable table is the reference, and for conversions the one-value functions of scalar.c. Prints the differences. */
+ * portable table is the reference, and for conversions the one-value functions of float.c. Prints the differences. */
 #include "../../src/sim/machine.h"
 
 #include <stdio.h>

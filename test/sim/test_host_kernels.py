@@ -14,7 +14,7 @@ ROOT = HERE.parent.parent
 def objects():
     """The built core, if there is one newer than the inner loops; else their sources."""
     sources = [
-        ROOT / "src/ir/tables.c",
+        *[ROOT / "src/ir" / f"{n}.c" for n in ("tables", "float")],
         *[ROOT / "src/sim" / f"{n}.c" for n in ("scalar", "host", "host_avx2", "host_avx512")],
     ]
     newest = max(p.stat().st_mtime for p in [*sources, ROOT / "src/sim/host_kernels.inc", ROOT / "src/sim/machine.h"])

@@ -98,8 +98,18 @@ def convert(value, source, dtype):
     if source.is_float and not dtype.is_float:
         return to_int(np.trunc(value), dtype) if dtype != "bool" else np.asarray(value) != 0
     if not source.is_float and dtype.is_float:
-        value = np.asarray(value, np.float64) if isinstance(value, np.ndarray) else float(value)
+        value = _float_of_int(value, source)
     return settle(value, dtype)
+
+
+def _float_of_int(value, source):
+    """Integers as float64: what 53 bits do not hold is folded into the last of them, so that rounding to fewer bits is
+    the only rounding."""
+    kind = np.uint64 if source == "uint64" else np.int64
+    v = np.asarray(value).astype(kind)
+    sticky = v & ~kind(0x7FF) | np.where(v & kind(0x7FF) != 0, kind(0x800), kind(0))
+    out = np.where(np.abs(v.astype(np.float64)) >= 2.0**53, sticky, v).astype(np.float64)
+    return out if isinstance(value, np.ndarray) else float(out)
 
 
 def to_int(value, dtype):
@@ -123,7 +133,10 @@ ROUND = {
     "trunc": np.trunc,
     "round": lambda v: np.copysign(np.floor(np.abs(v) + 0.5), v),
 }
-_MANTISSA = {"float16": (10, -14, 65504.0), "bfloat16": (7, -126, 3.3895313892515355e38)}
+_MANTISSA = {
+    "float16": (10, -14, 65504.0), "bfloat16": (7, -126, 3.3895313892515355e38),
+    "float8_e4m3fn": (3, -6, 448.0), "float8_e5m2": (2, -14, 57344.0),
+}  # fmt: skip
 
 
 def cast_tile(array, source, dtype, mode):
@@ -136,10 +149,7 @@ def cast_tile(array, source, dtype, mode):
     if source.is_float:
         return narrow(to_int(np.asarray(ROUND[mode](v)), dtype), dtype)
     if dtype.is_float:
-        if v.dtype != np.float64:
-            big = np.abs(v.astype(np.float64)) >= 2.0**53
-            low = v & v.dtype.type(0x7FF)
-            v = np.where(big, v - low + np.where(low != 0, v.dtype.type(0x800), v.dtype.type(0)), v).astype(np.float64)
+        v = _float_of_int(v, source)
         return narrow(v if mode in ("none", "rint") else _directed(v, dtype, mode), dtype)
     if dtype.itemsize >= source.itemsize:
         return narrow(v, dtype)
