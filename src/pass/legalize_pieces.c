@@ -133,6 +133,7 @@ static bool cut(PassCtx *p, Rewrite *r, int64_t most) {
 }
 
 bool pass_legalize_tighter(PassCtx *p) {
+  if (!p->ub_full) return false;
   for (;;) {
     Rewrite *largest = NULL;
     uint32_t n = p->rewrites.len;

@@ -182,7 +182,6 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   text_init(&t, c->p->arena);
   const IrBuf *biggest = NULL;
   int64_t big = -1;
-  bool product = s == SPACE_L1 || s == SPACE_L0C;
   for (int i = 0; i < n; i++) {
     const IrBuf *b = list[i]->buf;
     if (at < list[i]->from || at > list[i]->to) continue;
@@ -200,7 +199,7 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   int stages = most_stages(c, s, list, n);
   if (stages)
     diag_fix(c->p->diags, g, "num_stages=%d: the largest that fits", stages);
-  else if (s == SPACE_L1 && product)
+  else if (s == SPACE_L1)
     diag_fix(c->p->diags, g,
              "loop over K: `for k in T.Pipelined(T.ceildiv(K, 64), num_stages=2)`, copy tiles of 64 of K, and "
              "accumulate with T.gemm inside the loop");
@@ -280,8 +279,9 @@ static bool plan_space(Ctx *c, Space s) {
   int n = 0;
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (k->bufs.data[i]->space == s && c->life[i].used && !k->bufs.data[i]->view) list[n++] = &c->life[i];
+  uint32_t errors = c->p->diags->n_errors;
   if (s == SPACE_UB && n && select_scratch(c, list, n)) list[n++] = &c->scratch;
-  if (c->p->diags->n_errors) return false;
+  if (c->p->diags->n_errors > errors) return false;
   qsort(list, (size_t)n, sizeof *list, larger_first);
   int64_t limit = c->p->arch->space[s].bytes, align = c->p->arch->space[s].align;
   if (!hand_overlap(c, list, n)) return false;
@@ -372,8 +372,12 @@ bool pass_memplan(PassCtx *p) {
     if (!p->auto_memory && !temp) l->from = 0, l->to = k->n_stmts; /* only temporaries of the compiler share */
   }
   bool planned = true;
-  for (int s = 0; s < SPACE_COUNT; s++)
-    if (s != SPACE_GM && space_info[s].physical) planned &= plan_space(&c, (Space)s);
+  p->ub_full = false;
+  for (int s = 0; s < SPACE_COUNT; s++) { /* each memory that overflows is told */
+    if (s == SPACE_GM || !space_info[s].physical || plan_space(&c, (Space)s)) continue;
+    planned = false;
+    p->ub_full |= s == SPACE_UB;
+  }
   for (uint32_t i = 1; i < k->bufs.len; i++)
     if (k->bufs.data[i]->view) k->bufs.data[i]->addr = ir_root(k->bufs.data[i])->addr;
   if (planned) ir_walk(&k->body, check_say, &c);

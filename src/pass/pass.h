@@ -18,6 +18,7 @@ typedef struct {
   uint32_t n_user_bufs; /* buffers with smaller ids are the user's, the others are temporaries of passes */
   bool auto_sync;   /* default true; false: only hand-written flags */
   bool auto_memory; /* default true; false: buffers are packed one after another, no reuse */
+  bool ub_full;     /* memplan has no room in UB: less scratch would help */
 } PassCtx;
 
 void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);

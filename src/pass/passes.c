@@ -114,8 +114,8 @@ bool pass_verify(IrModule *m, Diags *d) {
   return ir_verify(m, d);
 }
 
-/* Runs a pass, again as long as something relieves it. The errors of a run that is repeated are forgotten; those of the
- * first run stay when all was in vain. */
+/* Runs a pass, again as long as something relieves it. The errors of a run that is repeated are forgotten; when all was
+ * in vain, those of the first run stay, or of the last one, if it cured some. */
 static bool run_pass(PassCtx *p, const Pass *pass) {
   uint32_t errors = p->diags->n_errors, known = p->diags->list.len, remarks = p->remarks.len;
   if (pass->run(p) && p->diags->n_errors == errors) return true;
@@ -128,10 +128,11 @@ static bool run_pass(PassCtx *p, const Pass *pass) {
     p->diags->n_errors = errors;
     if (pass->run(p) && p->diags->n_errors == errors) return true;
   }
+  p->remarks.len = remarks;
+  if (p->diags->n_errors < n_errors) return false;
   if (n > known) memcpy(&p->diags->list.data[known], first, sizeof *first * (n - known));
   p->diags->list.len = n;
   p->diags->n_errors = n_errors;
-  p->remarks.len = remarks;
   return false;
 }
 
