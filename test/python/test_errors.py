@@ -510,3 +510,31 @@ def gathers_by_itself(X: T.Tensor((64, 64), "float16")):
         y = T.alloc_ub((64, 64), "float16")
         T.copy(X, x)
         T.tile.gather(y, x, x, 0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y, r: T.gemm(x[0, 0], y, y),
+        lambda x, y, r: T.gemm(y, y, x[0, 0]),
+        lambda x, y, r: T.mma(A=x[0, 0], B=y, C=y),
+        lambda x, y, r: T.reduce_sum(x[0, 0], r, dim=1),
+        lambda x, y, r: T.tile.add(x[0, 0], y, 1.0),
+        lambda x, y, r: T.tile.exp(x[0, 0], y),
+        lambda x, y, r: T.tile.broadcast(x[0, 0], r),
+        lambda x, y, r: T.tile.sigmoid(x[0, 0], y),
+    ],
+)
+def test_an_element_where_a_tile_is_wanted(call):
+    def make():
+        @T.prim_func
+        def f(n: T.int32, Y: T.Tensor((64,), "float32")):
+            with T.Kernel(1) as bx:
+                x, y = T.alloc_shared((64, 64), "float32"), T.alloc_shared((64, 64), "float32")
+                r = T.alloc_shared((64,), "float32")
+                call(x, y, r)
+                T.copy(r, Y)
+
+    assert error_of(make).errors[0].fix == (
+        "x[0, 0] is one element: write x for the whole tile, x[0 : m, 0 : n] for a part of it"
+    )

@@ -99,10 +99,16 @@ def statements(space, names):
 def _statement(fn):
     @functools.wraps(fn)
     def wrapped_statement(*args, **kwargs):
+        b = active()
+        before = len(b.errors) if b is not None else 0
         try:
-            return fn(*args, **kwargs)
+            made = fn(*args, **kwargs)
+            if b is not None and len(b.errors) > before:
+                _one_element(b.errors[before:], (*args, *kwargs.values()))
+            return made
         except CompileError as e:
-            b = active()
+            if _one_element(e.diagnostics, (*args, *kwargs.values())):
+                e.args = CompileError(e.diagnostics).args
             known = b is not None and {str(d) for d in b.errors}
             if type(e) is not CompileError or b is None or b.live or len(b.errors) >= _MOST_ERRORS:
                 raise
@@ -112,6 +118,26 @@ def _statement(fn):
             return Poison("", "", None, None, e)
 
     return wrapped_statement
+
+
+_TILES_DISAGREE = ("TL0501", "TL0502", "TL1004", "TL1012")
+
+
+def _one_element(diagnostics, args):
+    """Where a tile was wanted and the call gives an element of one: what to write. Has a text changed?"""
+    changed = False
+    for e in args:
+        if not isinstance(e, Element):
+            continue
+        for d in diagnostics:
+            one = f"element {show(e)}" in d.text or shape_text([1] * len(e.idx)) in d.text
+            if d.code not in _TILES_DISAGREE or not one:
+                continue
+            name, sizes = e.buf.called, "mnkl"[: len(e.idx)].rjust(len(e.idx), "m")
+            part = ", ".join(f"{show(i)} : {n if show(i) == '0' else f'{show(i)} + {n}'}" for i, n in zip(e.idx, sizes))
+            d.fix = f"{show(e)} is one element: write {name} for the whole tile, {name}[{part}] for a part of it"
+            changed = True
+    return changed
 
 
 class Builder:
