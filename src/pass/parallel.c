@@ -658,6 +658,44 @@ void par_run_work(Par *v, Work *w) {
   v->cur = outer;
 }
 
+typedef struct { Par *v; const Work *w; const IrExpr *found; } OldScan;
+
+/* Does e load what an earlier iteration of a serial loop would have stored? Surely so: along one dimension at least the
+ * places are a fixed way apart, the first such way goes as the index does, and no longer than it goes. */
+static void look_for_old(IrExpr *e, void *user) {
+  OldScan *o = user;
+  if (e->op != EX_LOAD || e->buf != o->w->buf || o->found) return;
+  bool ahead = false;
+  for (int d = 0; d < e->n; d++) {
+    Linear l = par_linear(o->v, o->w->idx[d], ~0u);
+    int64_t way;
+    if (!ir_const_diff(o->v->k, o->w->idx[d], e->idx[d], &way)) return;
+    if (!way) continue;
+    if (!l.ok || l.axis < 0 || !l.coef || way % l.coef || par_axes_of(o->v, l.rest)) return;
+    way /= l.coef;
+    int64_t trips = o->v->ax[l.axis].cap;
+    if ((way < 0 && !ahead) || (trips >= 0 && (way >= trips || -way >= trips))) return;
+    ahead = true;
+  }
+  if (ahead) o->found = e;
+}
+
+static void tell_old(Par *v, const Work *w) {
+  OldScan o = {.v = v, .w = w};
+  ir_walk_expr(w->value, look_for_old, &o);
+  if (!o.found) return;
+  Text read, written;
+  text_init(&read, v->p->arena);
+  text_init(&written, v->p->arena);
+  ir_print_expr(&read, o.found);
+  ir_print_expr(&written, ir_load(v->k, w->buf, w->idx));
+  Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_OLD, v->loc,
+                     "%s is what it was before the loop: iterations of T.Parallel do not see what others store to %s",
+                     text_str(&read), text_str(&written));
+  diag_fix(v->p->diags, g, "use T.serial where one iteration needs what the one before it stored; copy the tile to "
+                           "another one first where the old values are meant");
+}
+
 /* A guarded store to a tile that holds nothing yet: the elements it leaves out must hold something to be kept. */
 static void define_old(Par *v, Work *w) {
   if (!w->guard || w->kind != WORK_SET || w->buf->space == SPACE_GM || !par_never_written(v->p, w->buf, v->stmt, v))
@@ -675,6 +713,7 @@ static void store(Par *v, IrStmt *s, IrExpr *guard) {
   for (int d = 0; d < w.buf->rank; d++) w.idx[d] = par_apply_lets(v, s->store.idx[d]);
   w.value = par_apply_lets(v, s->store.value);
   if (guard) w.value = par_safe_divisors(v, w.value, guard);
+  tell_old(v, &w);
   find_accumulation(v, &w);
   define_old(v, &w);
   par_run_work(v, &w);
