@@ -56,6 +56,7 @@ void memory_init(Clock *k) {
   m->hbm_latency = o->no_latency ? 0 : ticks_of(k->t.hbm_latency);
   m->l2_latency = o->no_latency ? 0 : ticks_of(k->t.l2_latency);
   m->granule = o->long_rows ? 0 : (int64_t)k->t.granule;
+  m->line_moved = max_i64(LINE, m->granule);
   m->part_pieces = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
@@ -174,34 +175,35 @@ static inline void touch_line(int64_t *filled, uint32_t room, uint32_t *line, Pa
 }
 
 /* Rows of whole lines that nobody has touched, as touch_line takes them. False: some line was touched. */
-static bool touch_fresh(Memory *m, const Transfer *t, Touched *out) {
+static inline bool touch_fresh(Memory *m, const Transfer *t, int64_t at, Touched *out) {
   const uint32_t state = SECTORS | (t->write ? WRITTEN : 0);
-  int64_t n = t->run / LINE, all = n * t->rows, moved = max_i64(LINE, m->granule), pitch = t->pitch / LINE;
-  int64_t filled = m->filled;
-  uint32_t *line = m->line[t->buf] + t->at / LINE;
-  if ((t->at | t->run | t->pitch) % LINE || (t->rows > 1 && t->pitch < t->run)) return false;
-  for (int64_t r = 0; r < t->rows; r++)
+  if (!t->lines || at % LINE) return false;
+  int64_t n = t->lines / t->rows, filled = m->filled;
+  uint32_t *first = m->line[t->buf] + at / LINE, *line = first;
+  for (int64_t r = 0; r < t->rows; r++, line += t->pitch / LINE)
     for (int64_t i = 0; i < n; i++)
-      if (line[r * pitch + i]) return false;
-  for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t i = 0; i < n; i++) line[r * pitch + i] = stamp_of(++filled) << STAMP_SHIFT | state;
+      if (line[i]) return false;
+  line = first;
+  for (int64_t r = 0; r < t->rows; r++, line += t->pitch / LINE)
+    for (int64_t i = 0; i < n; i++) line[i] = stamp_of(++filled) << STAMP_SHIFT | state;
   m->filled = filled;
-  *out = (Touched){.touched = all * LINE, .moved = all * moved, .missing = all * LINE, .lines = all, .pieces = all};
-  if (t->write) out->dirtied = all * LINE;
+  out->touched = out->missing = t->lines * LINE;
+  out->moved = t->lines * m->line_moved;
+  out->lines = out->pieces = t->lines;
+  out->dirtied = t->write ? t->lines * LINE : 0;
   return true;
 }
 
 /* The rows of a transfer, line by line. */
-static Touched touch_rows(Memory *m, const Transfer *t) {
+static Touched touch_rows(Memory *m, const Transfer *t, int64_t at) {
   Touched x = {0};
-  if (touch_fresh(m, t, &x)) return x;
   int64_t filled = m->filled; /* nothing else can change it */
   const Part whole = part_of(m, 0, LINE);
   uint32_t *lines = m->line[t->buf];
   Part first = whole, last = whole;
-  int64_t n = 0, l = t->at / LINE, pitch = t->pitch / LINE;
+  int64_t n = 0, l = at / LINE, pitch = t->pitch / LINE;
   bool alike = t->pitch % LINE == 0; /* rows are cut like the first */
-  for (int64_t r = 0, at = t->at; r < t->rows; r++, at += t->pitch, l += pitch) {
+  for (int64_t r = 0; r < t->rows; r++, at += t->pitch, l += pitch) {
     if (!r || !alike) {
       uint32_t from = (uint32_t)(at % LINE), end = (uint32_t)((at + t->run - 1) % LINE) + 1;
       l = at / LINE;
@@ -221,40 +223,43 @@ static Touched touch_rows(Memory *m, const Transfer *t) {
 
 /* A transfer that comes again finds everything as it left it: all in L2. That holds for ever where L2 has room for all
  * tensors, else while what is brought in bears the same stamp. */
-static Touched touch_again(Memory *m, const Transfer *t) {
-  uint64_t hash = ((uint64_t)t->at + (uint64_t)t->buf) * UINT64_C(0x9e3779b97f4a7c15);
+static Touched touch_again(Memory *m, const Transfer *t, int64_t at) {
+  uint64_t hash = ((uint64_t)at + (uint64_t)t->buf) * UINT64_C(0x9e3779b97f4a7c15);
   Tile *seen = &m->tile[hash >> (64 - m->tile_bits)];
   uint32_t now = stamp_now(m);
-  bool same = seen->buf == t->buf && seen->at == t->at && seen->run == t->run && seen->rows == t->rows &&
+  bool same = seen->buf == t->buf && seen->at == at && seen->run == t->run && seen->rows == t->rows &&
               seen->pitch == t->pitch && seen->write == t->write;
   if (same && (m->room || seen->stamp == now))
     return (Touched){.touched = seen->touched, .moved = seen->moved, .lines = seen->lines};
-  Touched x = touch_rows(m, t);
-  bool whole = (t->at | t->run | t->pitch) % SECTOR == 0 || m->granule <= SECTOR;
+  Touched x;
+  if (!touch_fresh(m, t, at, &x)) x = touch_rows(m, t, at);
+  bool whole = (at | t->run | t->pitch) % SECTOR == 0 || m->granule <= SECTOR;
   if ((whole || !x.missing) && (m->room || stamp_now(m) == now))
-    *seen = (Tile){t->buf, t->write, now, t->at, t->run, t->rows, t->pitch, x.touched, x.moved, x.lines};
+    *seen = (Tile){t->buf, t->write, now, at, t->run, t->rows, t->pitch, x.touched, x.moved, x.lines};
   return x;
 }
 
 /* ---- flows with something in common --------------------------------------------------------------------- */
 
-static int32_t *same_list(Memory *m, Same what, int64_t key) {
+static inline int32_t *same_list(Memory *m, Same what, int64_t key) {
   uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
   return &m->same[what][hash >> 32 & (uint64_t)m->same_mask];
 }
 
-static void same_add(Memory *m, int32_t number, Same what, int64_t key) {
+/* True: there are others that may have the same key. */
+static inline bool same_add(Memory *m, int32_t number, Same what, int64_t key) {
   Flow *f = &m->flow[number];
   f->same[what].key = key;
-  if (key < 0) return;
-  int32_t *first = same_list(m, what, key);
+  if (key < 0) return false;
+  int32_t *first = same_list(m, what, key), other = *first;
   f->same[what].before = -1;
-  f->same[what].after = *first;
-  if (*first >= 0) m->flow[*first].same[what].before = number;
+  f->same[what].after = other;
   *first = number;
+  if (other >= 0) m->flow[other].same[what].before = number;
+  return other >= 0;
 }
 
-static void same_remove(Memory *m, int32_t number, Same what) {
+static inline void same_remove(Memory *m, int32_t number, Same what) {
   const Flow *f = &m->flow[number];
   if (f->same[what].key < 0) return;
   int32_t before = f->same[what].before, after = f->same[what].after;
@@ -280,7 +285,7 @@ static void join(Memory *m, int32_t number, Tick now) {
 }
 
 /* Written bytes that HBM had time for until now. */
-static void clean(Memory *m, Tick now) {
+static inline void clean(Memory *m, Tick now) {
   int64_t bytes = min_i64(m->spare * min_i64(now - m->since, LONGEST), m->unclean << RATE_BITS) >> RATE_BITS;
   m->unclean -= bytes;
   m->clean += bytes << RATE_BITS;
@@ -288,13 +293,16 @@ static void clean(Memory *m, Tick now) {
 }
 
 /* If something has changed: new shares. */
-static void settle(Memory *m, Tick now) {
+static inline void settle(Memory *m, Tick now) {
   if (!m->stale) return;
   m->stale = false;
   Channel *there = &m->channel[VIA_L2], *not = &m->channel[VIA_HBM];
-  double hbm = not->asked > m->hbm_rate ? (double)m->hbm_rate / (double)not->asked : 1;
-  double asked = (double)there->caps + (double)not->caps * hbm;
-  double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
+  double hbm = 1, l2 = 1;
+  if (not->asked > m->hbm_rate) hbm = (double)m->hbm_rate / (double)not->asked;
+  if (there->caps + not->caps > m->l2_rate) { /* else even with all of hbm it is enough */
+    double asked = (double)there->caps + (double)not->caps * hbm;
+    if (asked > (double)m->l2_rate) l2 = (double)m->l2_rate / asked;
+  }
   m->spare = m->hbm_rate - min_i64(not->asked, m->hbm_rate);
   share_rate(there, m->flow, l2, now);
   share_rate(not, m->flow, hbm * l2, now);
@@ -321,7 +329,6 @@ static bool asked_for(const Memory *m, int32_t number) {
 /* All flows that read pieces of lines from the same part of L2 share what it gives. */
 static void crowd(Memory *m, int64_t part, Tick now) {
   int64_t n = 0, piece = 0, most = 0; /* most: for pieces of that size */
-  if (part < 0) return;
   FOR_SAME(m, i, SAME_PART, part) n += m->flow[i].moves && !asked_for(m, i);
   FOR_SAME(m, i, SAME_PART, part) {
     Flow *o = &m->flow[i];
@@ -338,7 +345,6 @@ static void meet(Memory *m, int32_t number, Tick now) {
   Flow *f = &m->flow[number];
   int64_t place = f->same[SAME_PLACE].key;
   int32_t n = 0;
-  if (place < 0) return;
   FOR_SAME(m, i, SAME_PLACE, place) {
     const Flow *o = &m->flow[i];
     if (!o->moves) continue;
@@ -376,11 +382,20 @@ static void release(Memory *m, int32_t number, Tick now) {
   }
 }
 
-void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
+/* Bytes a tick when `all` take that long, << RATE_BITS as `all`. */
+static inline int64_t cap_of(Rate *r, int64_t all, Tick path) {
+  if (r->all == all && r->path == path) return r->cap;
+  *r = (Rate){all, path, path > 0 && all ? max_i64(all / path, 1) : INT64_C(1) << 50};
+  return r->cap;
+}
+
+void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick now) {
   Memory *m = &k->mem;
   Flow *f = &m->flow[number];
+  Touched x;
   clean(m, now);
-  Touched x = t->rows + t->run / LINE < WORTH_KEEPING ? touch_rows(m, t) : touch_again(m, t);
+  if (t->rows + t->run / LINE >= WORTH_KEEPING) x = touch_again(m, t, at);
+  else if (!touch_fresh(m, t, at, &x)) x = touch_rows(m, t, at);
   if (m->long_rows) x.lines = ceil_div(x.touched, LINE), x.pieces = ceil_div(x.missing, LINE);
   if (x.dirtied) note_dirty(k, x.dirtied);
   m->dirtied += x.dirtied;
@@ -399,29 +414,25 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, Tick now) {
   f->together = 1;
   f->behind = -1;
   f->followers = 0;
-  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), all = x.moved << RATE_BITS;
+  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), all = moves ? x.moved << RATE_BITS : 0;
   Tick path = t->path;
-  if (miss && t->miss != path) path = (path * (x.touched - miss) + t->miss * miss) / x.touched;
+  if (miss == x.touched) path = t->miss;
+  else if (miss) path = (path * (x.touched - miss) + t->miss * miss) / x.touched;
   f->via = hbm > 0 && moves ? VIA_HBM : VIA_L2;
-  f->work = moves ? all : 0;
+  f->work = all;
   f->hbm = f->via == VIA_HBM ? (double)hbm / (double)x.moved : 0;
-  f->piece = !moves ? LINE : x.moved == x.lines * LINE ? LINE : x.moved / x.lines;
-  f->path_cap = t->path > 0 && moves ? max_i64(all / t->path, 1) : INT64_C(1) << 50;
-  f->cap = f->alone_cap = path == t->path ? f->path_cap : path > 0 && moves ? max_i64(all / path, 1) : INT64_C(1) << 50;
+  f->piece = !moves || x.moved == x.lines * LINE ? LINE : x.moved / x.lines;
+  f->path_cap = cap_of(&f->by_path, all, t->path);
+  f->cap = f->alone_cap = path == t->path ? f->path_cap : cap_of(&f->by_miss, all, path);
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   bool alone = t->write || m->free, pieces = !alone && t->run < LINE && !m->long_rows;
-  same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | t->at);
   f->part_cap = pieces ? part_share(m, f->piece, 1) : INT64_MAX;
-  same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | t->at / m->part_bytes : -1);
+  bool others = same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | at);
+  same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | at / m->part_bytes : -1);
   join(m, number, now);
-  meet(m, number, now);
-  crowd(m, f->same[SAME_PART].key, now);
+  if (others) meet(m, number, now);
+  if (pieces) crowd(m, f->same[SAME_PART].key, now);
   settle(m, now);
-}
-
-Tick memory_next(const Memory *m, int *channel) {
-  *channel = m->channel[VIA_L2].next < m->channel[VIA_HBM].next ? VIA_L2 : VIA_HBM;
-  return m->channel[*channel].next;
 }
 
 bool memory_step(Clock *k, int channel, int32_t *out) {
@@ -434,7 +445,7 @@ bool memory_step(Clock *k, int channel, int32_t *out) {
   if (f->followers) release(m, number, now);
   f->waits = f->behind >= 0;
   if (!f->waits) same_remove(m, number, SAME_PLACE);
-  crowd(m, f->same[SAME_PART].key, now);
+  if (f->same[SAME_PART].key >= 0) crowd(m, f->same[SAME_PART].key, now);
   if (!f->waits) same_remove(m, number, SAME_PART);
   settle(m, now);
   return !f->waits;

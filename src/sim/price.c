@@ -44,7 +44,7 @@ static void memo_gm(const Clock *k, PriceMemo *p, const bool *varies, const Reg 
 }
 
 static void memo_init(Clock *k, const bool *varies, const Reg *init, const Inst *i) {
-  PriceMemo *p = &k->memo[i->id];
+  PriceMemo *p = &k->inst[i->id].memo;
   p->gm_arg = -1;
   if (i->op >= OP_COUNT) return;
   p->cost = arch_cost(&k->arch, op_info[i->op].cost);
@@ -141,12 +141,13 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
   const SimBuf *b = arg_buf(c, i, arg);
   const ArchTime *a = &k->t;
   int64_t row = e->cols * b->size;
-  *t = (Transfer){.buf = i->arg[arg].buf, .write = arg >= i->n_in, .at = e->v[arg].off, .run = row, .rows = e->rows,
-                  .pitch = e->pitch[arg]};
+  *t = (Transfer){.buf = i->arg[arg].buf, .write = arg >= i->n_in, .run = row, .rows = e->rows, .pitch = e->pitch[arg]};
   if (t->pitch == row && row) { /* one piece for L2 */
     t->run = row * e->rows;
     t->rows = 1;
   }
+  bool whole = (t->run | t->pitch) % LINE == 0 && (t->rows == 1 || t->pitch >= t->run);
+  t->lines = whole ? t->run / LINE * t->rows : 0;
   double cycles, miss = 1;
   int64_t rows = e->rows;
   if (k->opt->long_rows) row *= rows, rows = 1;
@@ -192,14 +193,14 @@ static int64_t ops_of(const Core *c, const Entry *e) {
 }
 
 /* Where a price with these keys is, or would be. */
-static Priced *place_of(const PriceMemo *p, Priced *seen, int bits, const int64_t *key) {
+static inline Priced *place_of(const PriceMemo *p, Priced *seen, int bits, const int64_t *key) {
   uint64_t hash = 0, mask = (UINT64_C(1) << bits) - 1;
   for (int x = 0; x < p->n_keys; x++) hash = (hash ^ (uint64_t)key[x]) * UINT64_C(0x9e3779b97f4a7c15);
   for (hash >>= 32;; hash++) {
     Priced *s = &seen[hash & mask];
-    bool same = true;
-    for (int x = 0; x < p->n_keys && s->valid; x++) same &= s->key[x] == key[x];
-    if (same) return s;
+    int same = 0;
+    while (same < p->n_keys && s->key[same] == key[same]) same++;
+    if (same == p->n_keys || !s->valid) return s;
   }
 }
 
@@ -222,7 +223,7 @@ static Price *remember(Clock *k, PriceMemo *p, const int64_t *key) {
 }
 
 /* Where in its tensor a transfer begins; false: it leaves the tensor. */
-static bool gm_place(const PriceMemo *p, const Core *c, int64_t *at) {
+static inline bool gm_place(const PriceMemo *p, const Core *c, int64_t *at) {
   *at = p->gm_at;
   for (int d = 0; d < p->n_off; d++) {
     int64_t off = c->reg[p->off[d].off].i;
@@ -232,32 +233,41 @@ static bool gm_place(const PriceMemo *p, const Core *c, int64_t *at) {
   return true;
 }
 
-bool price_of(Clock *k, Core *c, const Inst *i, TimeEntry *to) {
-  PriceMemo *p = &k->memo[i->id];
+/* As price_of, for what is not remembered. */
+static bool new_price(Clock *k, Core *c, const TimeInst *x, TimeEntry *to, Price *price) {
+  const Inst *i = x->inst;
+  Entry e = {.inst = i};
+  bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
+  *price = (Price){.ticks = runs ? 0 : -1};
+  if (!runs) return false;
+  if (x->kind == TIME_GM) {
+    transfer(k, c, &e, x->memo.gm_arg, &price->gm);
+    to->at = e.v[x->memo.gm_arg].off;
+    if (k->opt->no_latency || (k->opt->copy_only && i->pipe == PIPE_FIX)) price->gm.head = 0;
+  } else {
+    price->ops = ops_of(c, &e);
+    price->ticks = k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, x->memo.cost));
+  }
+  return true;
+}
+
+bool price_of(Clock *k, Core *c, TimeInst *x, TimeEntry *to) {
+  PriceMemo *p = &x->memo;
   int64_t key[PRICE_KEYS];
-  for (int x = 0; x < p->n_keys; x++) key[x] = c->reg[p->key[x]].i;
+  for (int n = 0; n < p->n_keys; n++) key[n] = c->reg[p->key[n]].i;
   const Priced *seen = p->seen ? place_of(p, p->seen, p->bits, key) : NULL;
   if (seen && seen->valid) {
     to->price = &seen->price;
-    if (p->gm_arg < 0) return seen->price.ticks >= 0;
+    if (x->kind == TIME_WORK) return seen->price.ticks >= 0;
     if (gm_place(p, c, &to->at)) return true;
   }
-  Entry e = {.inst = i};
-  bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
-  Price price = {.is_gm = p->gm_arg >= 0, .ticks = runs ? 0 : -1};
-  if (price.is_gm && !runs) return false;
-  if (price.is_gm) {
-    transfer(k, c, &e, p->gm_arg, &price.gm);
-    to->at = price.gm.at;
-    if (k->opt->no_latency || (k->opt->copy_only && i->pipe == PIPE_FIX)) price.gm.head = 0;
-  } else if (runs) {
-    price.ops = ops_of(c, &e);
-    price.ticks = k->opt->copy_only ? 0 : ticks_of(cycles_of(k, c, &e, p->cost));
-  }
+  Price price;
+  bool runs = new_price(k, c, x, to, &price);
+  if (x->kind == TIME_GM && !runs) return false;
   Price *place = p->n_keys >= 0 ? remember(k, p, key) : NULL;
-  TimePipe *q = &c->time->pipe[i->pipe];
-  if (!place && !q->own) q->own = arena_array(k->arena, Price, k->ring + 1);
-  if (!place) place = &q->own[to - q->ring];
+  TimePipe *q = &c->time->pipe[x->inst->pipe];
+  if (!place && !q->own) q->own = arena_array(k->arena, Price, k->depth);
+  if (!place) place = &q->own[to - q->first];
   *place = price;
   to->price = place;
   return runs;

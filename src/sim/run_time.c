@@ -91,8 +91,10 @@ static void time_cores(const Clock *k, SimTime *out, Arena *a) {
     bool vector = k->m->core[n].vid >= 0;
     SimTimeCore *o = &out->core[n];
     *o = (SimTimeCore){vector ? 'v' : 'c', number[vector]++, t->blocks, t->start, t->end, {0}, {{0}}};
-    memcpy(o->busy, t->busy, sizeof t->busy);
-    memcpy(o->idle, t->idle, sizeof t->idle);
+    for (int p = 0; p < CORE_PIPES; p++) {
+      o->busy[p] = t->pipe[p].busy;
+      memcpy(o->idle[p], t->pipe[p].idle, sizeof t->pipe[p].idle);
+    }
   }
 }
 
@@ -101,7 +103,7 @@ static void time_elements(const Clock *k, const Program *p, SimTime *out) {
   SimTimeStmt *o = NULL;
   for (int32_t i = 0; i < p->n_elem; i++) {
     const Element *el = &p->elem[i];
-    const InstTime *t = &k->inst[el->id];
+    const InstTime *t = &k->inst[el->id].sum;
     if (el->peek) continue;
     if (!o || o->stmt != el->stmt) {
       o = &out->stmt[out->n_stmts++];
@@ -119,12 +121,13 @@ static void time_stmts(const Clock *k, SimTime *out, Arena *a) {
   for (int side = 0; side < 2; side++) {
     for (int32_t i = 0; i < prog[side].n_inst; i++) {
       const Inst *x = &prog[side].inst[i];
-      const InstTime *t = &k->inst[x->id];
+      const InstTime *t = &k->inst[x->id].sum;
       k->number[x->id] = out->n_stmts;
       SimTimeStmt *o = &out->stmt[out->n_stmts++];
       *o = (SimTimeStmt){.stmt = x->stmt, .side = prog[side].side, .pipe = (Pipe)x->pipe, .count = t->count,
                          .busy = t->busy, .slowed = t->slowed, .gm_bytes = t->gm_bytes, .gm_most = t->gm_most,
                          .gm_rows = t->gm_rows, .ops = t->ops, .scalar = t->scalar};
+      out->instructions += t->count;
       memcpy(o->idle, t->idle, sizeof t->idle);
     }
     time_elements(k, &prog[side], out);
@@ -158,8 +161,7 @@ void time_all(Run *r) {
     r->ok = false;
     return;
   }
-  k->memo = arena_array(k->arena, PriceMemo, s->n_ids);
-  k->inst = arena_array(k->arena, InstTime, s->n_ids);
+  k->inst = arena_array(k->arena, TimeInst, s->n_ids);
   k->number = arena_array(k->arena, int32_t, s->n_ids);
   k->n_groups = (int32_t)min_i64(s->blocks, run_chip_cores(s));
   clock_run(k);
@@ -167,7 +169,6 @@ void time_all(Run *r) {
   out->ticks = k->end;
   out->us = (double)k->end / TICKS / s->arch->mhz;
   out->blocks = s->blocks;
-  out->instructions = k->issued;
   out->gm_read_bytes = k->m->gm_read;
   out->gm_write_bytes = k->m->gm_write;
   out->l2_hit_bytes = k->mem.hit_bytes;

@@ -19,83 +19,79 @@ _Static_assert((int)IDLE_COUNT == (int)SIM_IDLE_COUNT, "names of all reasons");
 
 /* ---- events --------------------------------------------------------------------------------------------- */
 
-static inline bool before(const Event *a, const Event *b) {
-  return a->at != b->at ? a->at < b->at : a->what != b->what ? a->what > b->what : a->seq < b->seq;
+static void event_room(Clock *k, EventList *l) {
+  const Event *old = l->event + l->first;
+  if (l->n * 2 >= l->room) l->event = arena_array(k->arena, Event, l->room = max_i64(2 * l->room, 16));
+  memmove(l->event, old, sizeof *old * (size_t)l->n);
+  l->first = 0;
 }
 
-enum { GROUP_FREE = -1, GROUP_START = -2 }; /* Event.what; else a pipe whose transfer begins */
-
-/* Room for one more event behind the others. */
-static void event_room(Clock *k) {
-  const Event *old = k->event + k->first_event;
-  if (k->n_events * 2 > k->cap_events) k->event = arena_array(k->arena, Event, (int64_t)(k->cap_events *= 2));
-  memmove(k->event, old, sizeof *old * (size_t)k->n_events);
-  k->first_event = 0;
+static void push_event(Clock *k, int kind, Tick at, int32_t who) {
+  EventList *l = &k->event[kind];
+  if (l->first + l->n == l->room) event_room(k, l);
+  Event *x = l->event + l->first;
+  int32_t i = l->n++;
+  for (; i && x[i - 1].at > at; i--) x[i] = x[i - 1]; /* mostly none */
+  x[i] = (Event){at, who};
+  k->kinds |= 1u << kind;
+  if (!i && (at < k->next || (at == k->next && kind > k->first))) k->first = kind, k->next = at;
 }
 
-static void push_event(Clock *k, Tick at, int32_t what, int32_t who) {
-  if (k->first_event + k->n_events == k->cap_events) event_room(k);
-  Event e = {at, k->seq++, what, who}, *x = k->event + k->first_event;
-  int32_t n = k->n_events++, from = 0, to = n; /* what is later than e begins in between */
-  if (n && before(&x[n - 1], &e)) from = n;
-  while (from < to) {
-    int32_t mid = (from + to) / 2;
-    if (before(&e, &x[mid])) to = mid;
-    else from = mid + 1;
+/* Of those of the same time the last kind comes first, and one kind in the order they were made. */
+static inline Event pop_event(Clock *k) {
+  EventList *l = &k->event[k->first];
+  Event e = l->event[l->first++];
+  if (!--l->n) {
+    l->first = 0;
+    k->kinds &= ~(1u << k->first);
   }
-  if (from < n - from && k->first_event) { /* the shorter part moves */
-    k->first_event--;
-    memmove(x - 1, x, sizeof e * (size_t)from);
-    x[from - 1] = e;
-  } else if (from < n) {
-    memmove(x + from + 1, x + from, sizeof e * (size_t)(n - from));
-    x[from] = e;
-  } else {
-    x[n] = e;
+  k->next = NEVER;
+  for (uint32_t kinds = k->kinds; kinds; kinds &= kinds - 1) {
+    int kind = __builtin_ctz(kinds);
+    Tick at = k->event[kind].event[k->event[kind].first].at;
+    if (at <= k->next) k->first = kind, k->next = at;
   }
+  return e;
 }
 
 /* ---- accounts ------------------------------------------------------------------------------------------- */
 
-static inline void idle(TimeCore *t, int p, Tick until, Idle why, const Inst *i) {
-  TimePipe *q = &t->pipe[p];
+static inline void idle(TimePipe *q, Tick until, Idle why, TimeInst *x) {
   if (until <= q->mark) return;
-  t->idle[p][why] += until - q->mark;
-  if (i) t->clock->inst[i->id].idle[why] += until - q->mark;
+  q->idle[why] += until - q->mark;
+  if (x) x->sum.idle[why] += until - q->mark;
   q->mark = until;
 }
 
-/* What let the entry at the head of a queue begin at `at`: S, which had just issued it, or what it waited for. */
-static inline int32_t began_by(const Clock *k, const TimePipe *q, const TimeEntry *e, Tick at) {
-  if (!k->timeline) return -1;
-  return e->issued >= at ? q->cause[q->head & k->ring].from : q->last;
+/* What let the head of a queue begin at `at`: S, which had just issued it, or what it waited for. */
+static inline int32_t began_by(const TimePipe *q, Tick at) {
+  return q->head->issued >= at ? q->head->cause.from : q->last;
 }
 
 /* One more event of the timeline, if there is one, the last of its pipe. */
-static void add_event(TimeCore *t, int p, uint32_t id, Tick from, Tick until, int32_t cause) {
+static void add_event(TimeCore *t, int p, const TimeInst *x, Tick from, Tick until, int32_t cause) {
   Clock *k = t->clock;
+  int32_t id = (int32_t)(x - k->inst);
   if ((int64_t)k->events.len >= k->opt->max_events) return;
   t->pipe[p].last = (int32_t)k->events.len;
-  vec_push(k->arena, &k->events, ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, (int32_t)id, from, until, cause}));
+  vec_push(k->arena, &k->events, ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, id, from, until, cause}));
 }
 
-/* An instruction of a pipe with a queue has run. */
-static inline void busy(TimeCore *t, int p, Tick from, Tick until, const TimeEntry *e) {
-  TimePipe *q = &t->pipe[p];
-  InstTime *it = &t->clock->inst[e->inst->id];
-  idle(t, p, from, IDLE_ISSUE, e->inst);
+/* The head of queue p has run. */
+static inline void busy(TimeCore *t, TimePipe *q, Tick from, Tick until, int32_t by) {
+  TimeInst *x = q->head->inst;
+  idle(q, from, IDLE_ISSUE, x);
   if (until > q->mark) {
-    t->busy[p] += until - q->mark;
-    it->busy += until - q->mark;
+    q->busy += until - q->mark;
+    x->sum.busy += until - q->mark;
     q->mark = until;
   }
-  it->count++;
-  it->ops += e->price->ops;
-  if (t->clock->timeline) add_event(t, p, e->inst->id, from, until, began_by(t->clock, q, e, from));
+  x->sum.count++;
+  if (t->clock->timeline) add_event(t, (int)(q - t->pipe), x, from, until, by);
 }
 
 /* Elements of one statement on end are one event, and so is a series of issues. */
-static void s_event(TimeCore *t, Tick until, uint32_t id, const IrStmt *stmt) {
+static void s_event(TimeCore *t, Tick until, const TimeInst *x, const IrStmt *stmt) {
   Clock *k = t->clock;
   const TimePipe *s = &t->pipe[PIPE_S];
   SimTimeEvent *last = s->last < 0 ? NULL : &k->events.data[s->last];
@@ -103,19 +99,18 @@ static void s_event(TimeCore *t, Tick until, uint32_t id, const IrStmt *stmt) {
   if (mine && (!stmt || stmt == t->doing)) {
     last->end = until;
   } else {
-    add_event(t, PIPE_S, id, s->free, until, s->last);
+    add_event(t, PIPE_S, x, s->free, until, s->last);
     t->doing = stmt;
   }
 }
 
-/* S works for instruction or element `id`; stmt: of an element, NULL to issue. */
-static inline void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *stmt) {
-  Clock *k = t->clock;
+/* S works for an instruction or element; stmt: of an element, NULL to issue. */
+static inline void s_works(TimeCore *t, Tick work, TimeInst *x, const IrStmt *stmt) {
   TimePipe *s = &t->pipe[PIPE_S];
   if (!work) return;
-  if (k->timeline) s_event(t, s->free + work, id, stmt);
-  t->busy[PIPE_S] += work;
-  k->inst[id].scalar += work;
+  if (t->clock->timeline) s_event(t, s->free + work, x, stmt);
+  s->busy += work;
+  x->sum.scalar += work;
   s->free = s->done = s->mark = s->free + work;
 }
 
@@ -124,27 +119,29 @@ static inline void s_works(TimeCore *t, Tick work, uint32_t id, const IrStmt *st
 /* Something happened that pipe p may wait for. */
 static inline void may_move(TimeCore *t, int p) { t->may |= 1u << p; }
 
-static void flag_push(TimeFlag *f, Tick at, int32_t from) {
+static inline void flag_push(TimeFlag *f, Tick at, int32_t from) {
   if (f->n == FLAG_RING) return; /* the functional run calls this a fault */
-  int s = (f->head + f->n++) % FLAG_RING;
-  f->at[s] = at;
-  f->from[s] = from;
+  f->set[(f->head + f->n++) % FLAG_RING] = (TimeSet){at, from};
 }
 
-static Tick flag_pop(TimeFlag *f, int32_t *from) {
-  Tick at = f->at[f->head];
-  *from = f->from[f->head];
+/* Another set for pipe dst. */
+static inline void flag_set(TimeCore *t, int dst, TimeFlag *f, Tick at, int32_t from) {
+  flag_push(f, at, from);
+  if (t->pipe[dst].waits == f) may_move(t, dst);
+}
+
+static inline TimeSet flag_pop(TimeFlag *f) {
+  TimeSet set = f->set[f->head];
   f->head = --f->n ? (uint8_t)((f->head + 1) % FLAG_RING) : 0;
-  return at;
+  return set;
 }
 
 static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arch.n_cross_flags; }
 
 /* The flag that a statement sets or waits for; NULL: there is no such flag. */
-static TimeFlag *flag_of(Clock *k, TimeCore *t, const Inst *i, int64_t id) {
-  int n = k->arch.n_flags;
-  if (i->op == ST_CROSS_WAIT) return cross_ok(k, id) ? &t->cross[id] : NULL;
-  return id < 0 || id >= n ? NULL : &t->flag[t->pair[i->src * CORE_PIPES + i->dst] * n + id];
+static inline TimeFlag *flag_of(const Clock *k, const TimeCore *t, const TimeInst *x, int64_t id) {
+  if (x->kind == TIME_CROSS_WAIT) return cross_ok(k, id) ? &t->cross[id] : NULL;
+  return id < 0 || id >= k->arch.n_flags ? NULL : &t->flag[x->pair + id];
 }
 
 static bool partner(const Core *a, const Core *b, int mode) {
@@ -152,7 +149,7 @@ static bool partner(const Core *a, const Core *b, int mode) {
 }
 
 static void wake(Clock *k, int32_t group) {
-  push_event(k, k->now, GROUP_START, group);
+  push_event(k, GROUP_START, k->now, group);
 }
 
 /* As match_sets of queue.c: the set counts when all partners have set. */
@@ -169,10 +166,9 @@ static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int
     for (int32_t o = first; o < end; o++)
       if (partner(c, &m->core[o], i->mode) && !m->core[o].time->sent[slot].n) return;
     for (int32_t o = first; o < end; o++) {
-      int32_t other;
       if (!partner(c, &m->core[o], i->mode)) continue;
-      Tick t = flag_pop(&m->core[o].time->sent[slot], &other);
-      if (t > last) last = t, from = other;
+      TimeSet set = flag_pop(&m->core[o].time->sent[slot]);
+      if (set.at > last) last = set.at, from = set.from;
     }
   }
   for (int32_t o = first; o < end; o++) {
@@ -189,87 +185,89 @@ static void cross_set(Clock *k, Core *c, const Inst *i, int64_t id, Tick at, int
 
 /* ---- what a queue does ---------------------------------------------------------------------------------- */
 
-static TimeEntry *head_of(const Clock *k, const TimePipe *q) { return &q->ring[q->head & k->ring]; }
+static inline TimeEntry *place_after(const TimePipe *q, TimeEntry *e) { return e + 1 == q->end ? q->first : e + 1; }
 
-/* The head of a queue leaves it. */
-static inline void leave(const Clock *k, TimePipe *q, Tick at, int32_t by) {
-  uint32_t place = q->head++ & k->ring;
-  q->left[place] = at;
-  if (k->timeline) q->cause[place].by = by;
+/* The head of a queue leaves it; it began at `at`, when `by` let it. */
+static inline void leave(TimePipe *q, Tick at, int32_t by) {
+  TimeEntry *e = q->head;
+  e->left = at;
+  e->cause.by = by;
+  q->head = place_after(q, e);
+  q->n--;
 }
 
-/* Something has left queue p; S may wait for that. */
-static inline void have_left(Core *c, int p) {
-  const TimePipe *q = &c->time->pipe[p];
-  if (c->state == S_QUEUE ? c->at->pipe == p : c->state == S_SYNC && q->head == q->tail) may_move(c->time, PIPE_S);
+/* Something has left a queue; S may wait for that. */
+static inline void have_left(TimeCore *t, const TimePipe *q) {
+  const Core *c = t->core;
+  if (c->state == S_QUEUE ? t->full == q : c->state == S_SYNC && !q->n) may_move(t, PIPE_S);
 }
 
 /* A synchronisation statement at the head of a queue. False: it must wait. */
-static bool queue_sync(Clock *k, Core *c, int p, const TimeEntry *e) {
-  TimeCore *t = c->time;
-  TimePipe *q = &t->pipe[p];
-  const Inst *i = e->inst;
+static inline bool queue_sync(Clock *k, TimeCore *t, TimePipe *q) {
+  TimeEntry *e = q->head;
+  TimeInst *x = e->inst;
   Tick at = max_i64(q->free, e->issued), all = max_i64(at, q->done);
-  int32_t from = -1;
-  switch (i->op) {
-  case ST_SET_FLAG:
-    if (e->flag) flag_push(e->flag, all + k->flag, began_by(k, q, e, all));
-    may_move(t, i->dst);
+  switch (x->kind) {
+  case TIME_SET:
+    if (e->flag) flag_set(t, x->inst->dst, e->flag, all + k->flag, began_by(q, all));
     break;
-  case ST_CROSS_SET: cross_set(k, c, i, e->id, all, began_by(k, q, e, all)); break;
-  case ST_WAIT_FLAG:
-  case ST_CROSS_WAIT: {
+  case TIME_CROSS_SET: cross_set(k, t->core, x->inst, e->id, all, began_by(q, all)); break;
+  case TIME_WAIT:
+  case TIME_CROSS_WAIT: {
+    TimeSet set = {at, -1};
+    q->waits = e->flag;
     if (e->flag && !e->flag->n) return false;
-    idle(t, p, e->issued, IDLE_ISSUE, i);
-    Tick set = e->flag ? flag_pop(e->flag, &from) : at;
-    if (set > at && from >= 0) q->last = from;
-    at = max_i64(at, set);
-    idle(t, p, at, i->op == ST_WAIT_FLAG ? IDLE_FLAG : IDLE_CROSS, i);
+    if (e->flag) set = flag_pop(e->flag);
+    idle(q, e->issued, IDLE_ISSUE, x);
+    if (set.at > at && set.from >= 0) q->last = set.from;
+    at = max_i64(at, set.at);
+    idle(q, at, x->kind == TIME_WAIT ? IDLE_FLAG : IDLE_CROSS, x);
     break;
   }
   default: at = all; /* barrier of the pipe */
   }
   q->free = at;
-  k->inst[i->id].count++;
+  x->sum.count++;
+  leave(q, at, began_by(q, at));
   return true;
 }
 
 /* Runs what is in a queue until it must wait or is empty. */
-static void run_pipe(Clock *k, Core *c, int p) {
-  TimeCore *t = c->time;
+static inline void run_pipe(Clock *k, TimeCore *t, int p) {
   TimePipe *q = &t->pipe[p];
-  uint32_t head = q->head;
-  while (q->head != q->tail && !q->in_flight) {
-    TimeEntry *e = head_of(k, q);
-    if (e->inst->op >= OP_COUNT) {
-      if (!queue_sync(k, c, p, e)) break;
-      leave(k, q, q->free, began_by(k, q, e, q->free));
+  uint32_t n = q->n;
+  if (q->in_flight) return;
+  while (q->n) {
+    const TimeEntry *e = q->head;
+    if (e->inst->kind > TIME_GM) {
+      if (!queue_sync(k, t, q)) break;
       continue;
     }
     Tick at = max_i64(q->free, e->issued);
     const Price *price = e->price;
-    if (price->is_gm) {
+    if (e->inst->kind == TIME_GM) {
       q->in_flight = true;
       q->began = at;
       q->free = at + price->gm.head;
-      push_event(k, q->free, p, c->index);
+      push_event(k, TRANSFERS + p, q->free, (int32_t)(t - k->core));
       break;
     }
     q->free = at + price->ticks;
     if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += price->ticks * k->l1_read_slow / TICKS;
     q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
-    int32_t by = began_by(k, q, e, at);
-    busy(t, p, at, q->done, e);
-    leave(k, q, at, by);
+    e->inst->sum.ops += price->ops;
+    int32_t by = began_by(q, at);
+    busy(t, q, at, q->done, by);
+    leave(q, at, by);
   }
-  if (q->head != head) have_left(c, p);
+  if (q->n != n) have_left(t, q);
 }
 
 /* ---- S -------------------------------------------------------------------------------------------------- */
 
 static bool drained(const TimeCore *t) {
   for (int p = 1; p < CORE_PIPES; p++)
-    if (t->pipe[p].head != t->pipe[p].tail) return false;
+    if (t->pipe[p].n) return false;
   return true;
 }
 
@@ -285,7 +283,7 @@ static Tick all_done(const TimeCore *t, int32_t *by) {
 }
 
 /* What S has worked since this was asked last. */
-static Tick steps_work(Core *c) {
+static inline Tick steps_work(Core *c) {
   Tick work = (c->steps - c->time->steps) * c->time->clock->scalar_op;
   c->time->steps = c->steps;
   return work;
@@ -295,8 +293,8 @@ void clock_element(Core *c, const Element *el) {
   Clock *k = c->time->clock;
   bool gm = k->sim->buf[el->buf].space == SPACE_GM;
   Tick work = steps_work(c) + (gm ? k->scalar_gm : k->scalar_mem);
-  k->inst[el->id].count++;
-  s_works(c->time, k->opt->copy_only && !gm ? 0 : work, el->id, el->stmt);
+  k->inst[el->id].sum.count++;
+  s_works(c->time, k->opt->copy_only && !gm ? 0 : work, &k->inst[el->id], el->stmt);
 }
 
 static void arrive_all(Clock *k, Core *c, Tick at, int32_t by) {
@@ -321,24 +319,27 @@ static void arrive_all(Clock *k, Core *c, Tick at, int32_t by) {
 }
 
 /* A synchronisation statement of S itself. False: it must wait. */
-static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
+static bool s_sync_time(Clock *k, Core *c, TimeInst *x, int64_t id) {
   TimeCore *t = c->time;
   TimePipe *s = &t->pipe[PIPE_S];
+  const Inst *i = x->inst;
   Tick at = s->free;
   int32_t from = -1;
   Idle why = IDLE_FLAG;
   switch (i->op) {
   case ST_SET_FLAG: {
-    TimeFlag *f = flag_of(k, t, i, id);
-    if (f) flag_push(f, at + k->flag, s->last);
-    may_move(t, i->dst);
+    TimeFlag *f = flag_of(k, t, x, id);
+    if (f) flag_set(t, i->dst, f, at + k->flag, s->last);
     break;
   }
   case ST_WAIT_FLAG:
   case ST_CROSS_WAIT: {
-    TimeFlag *f = flag_of(k, t, i, id);
+    TimeFlag *f = flag_of(k, t, x, id);
+    s->waits = f;
     if (f && !f->n) return false;
-    if (f) at = max_i64(at, flag_pop(f, &from));
+    TimeSet set = f ? flag_pop(f) : (TimeSet){at, -1};
+    at = max_i64(at, set.at);
+    from = set.from;
     if (i->op == ST_CROSS_WAIT) why = IDLE_CROSS;
     break;
   }
@@ -360,63 +361,65 @@ static bool s_sync_time(Clock *k, Core *c, const Inst *i, int64_t id) {
     at = max_i64(at, all_done(t, &from));
     why = IDLE_BARRIER;
   }
-  idle(t, PIPE_S, at, why, i);
+  idle(s, at, why, x);
   if (at > s->free && from >= 0) s->last = from;
   s->free = s->done = at;
-  k->inst[i->id].count++;
+  x->sum.count++;
   return true;
 }
 
-static bool s_reaches_sync(Clock *k, Core *c, const Inst *i) {
+static inline int64_t id_of(const Core *c, const Inst *i) { return i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i; }
+
+static bool s_reaches_sync(Clock *k, Core *c, TimeInst *x) {
   c->state = S_SYNC;
-  if (!s_sync_time(k, c, i, i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i)) return false;
+  if (!s_sync_time(k, c, x, id_of(c, x->inst))) return false;
   c->state = S_RUN;
-  k->issued++;
   return true;
 }
 
 /* What a queue keeps of an instruction. False: it does nothing. */
-static bool prepare(Clock *k, Core *c, const Inst *i, TimeEntry *e) {
-  if (i->op < OP_COUNT) return price_of(k, c, i, e);
-  int64_t id = i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i;
-  if (i->op == ST_CROSS_SET) e->id = id;
-  else if (i->op != ST_BARRIER) e->flag = flag_of(k, c->time, i, id);
+static inline bool prepare(Clock *k, Core *c, TimeInst *x, TimeEntry *e) {
+  if (x->kind <= TIME_GM) return price_of(k, c, x, e);
+  if (x->kind == TIME_CROSS_SET) e->id = id_of(c, x->inst);
+  else if (x->kind != TIME_BARRIER) e->flag = flag_of(k, c->time, x, id_of(c, x->inst));
   return true;
 }
 
 bool clock_issue(Core *c, const Inst *i) {
   TimeCore *t = c->time;
   Clock *k = t->clock;
+  TimeInst *x = &k->inst[i->id];
   TimePipe *s = &t->pipe[PIPE_S], *q = &t->pipe[i->pipe];
   Tick work = steps_work(c);
   c->at = i;
-  if (i->pipe == PIPE_S) {
-    s_works(t, work, i->id, NULL);
-    return s_reaches_sync(k, c, i);
+  if (q == s) {
+    s_works(t, work, x, NULL);
+    return s_reaches_sync(k, c, x);
   }
-  uint32_t n = q->tail;
-  TimeEntry *e = &q->ring[n & k->ring];
-  bool full = n - q->head == k->depth;
-  if (full || !prepare(k, c, i, e)) {
-    s_works(t, work, i->id, NULL);
-    if (full) c->state = S_QUEUE;
-    return !full;
+  TimeEntry *e = q->tail;
+  if (q->n == k->depth) {
+    s_works(t, work, x, NULL);
+    c->state = S_QUEUE;
+    t->full = q;
+    return false;
   }
-  uint32_t before = (n - k->depth) & k->ring; /* whose place it takes */
-  if (n >= k->depth && q->left[before] > s->free + work) {
-    s_works(t, work, i->id, NULL);
+  if (!prepare(k, c, x, e)) {
+    s_works(t, work, x, NULL);
+    return true;
+  }
+  if (e->left > s->free + work) {
+    s_works(t, work, x, NULL);
     work = 0;
-    idle(t, PIPE_S, q->left[before], IDLE_QUEUE, i);
-    s->free = q->left[before];
-    if (k->timeline && q->cause[before].by >= 0) s->last = q->cause[before].by;
+    idle(s, e->left, IDLE_QUEUE, x);
+    s->free = e->left;
+    if (e->cause.by >= 0) s->last = e->cause.by;
   }
-  s_works(t, work + (i->op >= OP_COUNT && k->opt->free_flags ? 0 : k->issue), i->id, NULL);
-  e->inst = i;
+  s_works(t, work + x->issue, x, NULL);
+  e->inst = x;
   e->issued = s->free;
-  if (k->timeline) q->cause[n & k->ring].from = s->last;
-  q->tail = n + 1;
-  if (n == q->head) may_move(t, i->pipe);
-  k->issued++;
+  e->cause.from = s->last;
+  q->tail = place_after(q, e);
+  if (!q->n++) may_move(t, i->pipe);
   return true;
 }
 
@@ -424,31 +427,31 @@ bool clock_issue(Core *c, const Inst *i) {
 
 /* Everything that may move does, S first and then pipe by pipe, until all waits. */
 static void advance(Clock *k, Group *g) {
-  for (bool moved = g->running; moved;) {
-    moved = false;
-    for (int32_t n = 0; n < g->n; n++) {
-      Core *c = &k->m->core[g->first + n];
-      TimeCore *t = c->time;
+  TimeCore *first = &k->core[g->first], *end = first + g->n;
+  if (!g->running) return;
+  for (uint32_t may = 1; may;) {
+    for (TimeCore *t = first; t != end; t++) {
       for (uint32_t from = ALL_PIPES, todo; (todo = t->may & from);) {
         int p = __builtin_ctz(todo);
         t->may &= ~(1u << p);
         from &= ~1u << p;
-        if (p == PIPE_S) run_s(c, false);
-        else run_pipe(k, c, p);
-        moved = true;
+        if (p == PIPE_S) run_s(t->core, false);
+        else run_pipe(k, t, p);
       }
     }
+    may = 0;
+    for (TimeCore *t = first; t != end; t++) may |= t->may;
   }
-  Tick end = 0;
-  for (int32_t n = 0; n < g->n; n++) {
-    Core *c = &k->m->core[g->first + n];
-    if (!g->running || c->state != S_DONE || !drained(c->time)) return;
+  Tick at = 0;
+  for (TimeCore *t = first; t != end; t++) {
+    Core *c = t->core;
+    if (c->state != S_DONE || !drained(t)) return;
     Tick rest = steps_work(c); /* after the last instruction of the block; there is one, or nothing took time */
-    if (c->at) s_works(c->time, rest, c->at->id, NULL);
-    end = max_i64(end, all_done(c->time, NULL));
+    if (c->at) s_works(t, rest, &k->inst[c->at->id], NULL);
+    at = max_i64(at, all_done(t, NULL));
   }
   g->running = false;
-  push_event(k, end, GROUP_FREE, (int32_t)(g - k->group));
+  push_event(k, GROUP_FREE, at, (int32_t)(g - k->group));
 }
 
 /* by: the event at whose end the block before was done. */
@@ -468,10 +471,11 @@ static void start_block(Clock *k, Group *g, Tick at, int32_t by) {
     for (int32_t f = 0; f < t->n_cross; f++) t->cross[f].head = t->cross[f].n = 0;
     for (int p = 0; p < CORE_PIPES; p++) {
       TimePipe *q = &t->pipe[p];
-      idle(t, p, at, IDLE_START, NULL);
+      idle(q, at, IDLE_START, NULL);
       q->free = q->done = at;
       q->last = by;
-      q->head = q->tail = 0;
+      q->head = q->tail = q->first;
+      q->n = 0;
     }
   }
 }
@@ -489,56 +493,57 @@ static void next_block(Clock *k, int32_t number) {
   k->end = max_i64(k->end, k->dispatcher);
   if (k->next_block >= k->sim->blocks) return;
   start_block(k, g, k->dispatcher + k->block_gap, by);
-  push_event(k, k->dispatcher + k->block_gap, GROUP_START, number);
+  push_event(k, GROUP_START, k->dispatcher + k->block_gap, number);
 }
 
 /* ---- transfers ------------------------------------------------------------------------------------------ */
 
 static void transfer_ends(Clock *k, int32_t number) {
-  Core *c = &k->m->core[number / CORE_PIPES];
   int p = number % CORE_PIPES;
-  TimeCore *t = c->time;
+  TimeCore *t = &k->core[number / CORE_PIPES];
   TimePipe *q = &t->pipe[p];
-  const Flow *f = &k->mem.flow[number];
-  const TimeEntry *e = head_of(k, q);
-  InstTime *it = &k->inst[e->inst->id];
-  const Transfer *x = &e->price->gm;
+  InstTime *sum = &q->head->inst->sum;
+  const Transfer *x = &q->head->price->gm;
   int64_t bytes = x->run * x->rows;
+  Tick complete = k->now + k->mem.flow[number].latency;
   q->free = k->now;
-  Tick complete = k->now + f->latency;
   q->done = max_i64(q->done, complete);
-  it->gm_bytes += bytes;
-  it->gm_most = max_i64(it->gm_most, bytes);
-  it->gm_rows += x->rows;
+  sum->gm_bytes += bytes;
+  sum->gm_most = max_i64(sum->gm_most, bytes);
+  sum->gm_rows += x->rows;
   if (x->write) k->m->gm_write += bytes;
   else k->m->gm_read += bytes;
-  it->slowed += max_i64(k->now - q->began - x->head - x->path, 0);
+  sum->slowed += max_i64(k->now - q->began - x->head - x->path, 0);
   q->in_flight = false;
-  int32_t by = began_by(k, q, e, q->began);
-  busy(t, p, q->began, complete, e);
-  leave(k, q, q->began, by);
-  have_left(c, p);
+  int32_t by = began_by(q, q->began);
+  busy(t, q, q->began, complete, by);
+  leave(q, q->began, by);
+  have_left(t, q);
   may_move(t, p);
+  advance(k, &k->group[t->group]);
 }
 
-static void handle(Clock *k, Event e) {
-  k->now = e.at;
-  if (e.what == GROUP_FREE) {
-    next_block(k, e.who);
-  } else if (e.what == GROUP_START) {
-    advance(k, &k->group[e.who]);
-  } else {
-    Core *c = &k->m->core[e.who];
-    const TimePipe *q = &c->time->pipe[e.what];
-    const TimeEntry *head = head_of(k, q);
-    Transfer t = head->price->gm;
-    t.at = head->at;
-    if (e.what == PIPE_MTE2 && c->time->pipe[PIPE_MTE1].done > e.at) { /* both at L1 */
-      t.path += t.path * k->l1_write_slow / TICKS;
-      t.miss = max_i64(t.miss, t.path);
-    }
-    memory_begin(k, e.who * CORE_PIPES + e.what, &t, e.at);
+static void transfer_begins(Clock *k, int32_t core, int p) {
+  const TimeCore *c = &k->core[core];
+  const TimeEntry *e = c->pipe[p].head;
+  const Transfer *t = &e->price->gm;
+  Transfer slow;
+  if (p == PIPE_MTE2 && c->pipe[PIPE_MTE1].done > k->now) { /* both at L1 */
+    slow = *t;
+    slow.path += t->path * k->l1_write_slow / TICKS;
+    slow.miss = max_i64(t->miss, slow.path);
+    t = &slow;
   }
+  memory_begin(k, core * CORE_PIPES + p, t, e->at, k->now);
+}
+
+static void handle_event(Clock *k) {
+  int kind = k->first;
+  Event e = pop_event(k);
+  k->now = e.at;
+  if (kind == GROUP_FREE) next_block(k, e.who);
+  else if (kind == GROUP_START) advance(k, &k->group[e.who]);
+  else transfer_begins(k, e.who, kind - TRANSFERS);
 }
 
 /* ---- a run ---------------------------------------------------------------------------------------------- */
@@ -549,29 +554,48 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
   TimeCore *t = &k->core[index];
   *c = (Core){.m = m, .prog = prog, .index = index, .slot = group, .vid = vid, .time = t, .state = S_DONE};
   c->reg = arena_array(k->arena, Reg, prog->n_reg);
-  *t = (TimeCore){.clock = k, .group = group, .pair = k->pair[prog->side == 'v']};
+  *t = (TimeCore){.clock = k, .core = c, .group = group};
   t->n_flags = k->n_pairs[prog->side == 'v'] * k->arch.n_flags;
   t->n_cross = prog->cross || k->sim->prog[prog->side != 'v'].cross ? k->arch.n_cross_flags * (1 + CROSS_MODES) : 0;
   t->flag = arena_array(k->arena, TimeFlag, t->n_flags);
   t->cross = arena_array(k->arena, TimeFlag, t->n_cross);
   t->sent = t->cross + k->arch.n_cross_flags;
   for (int p = 0; p < CORE_PIPES; p++) {
-    t->pipe[p].last = -1;
+    TimePipe *q = &t->pipe[p];
+    q->last = -1;
     if (p == PIPE_S || (pipe_info[p].side != 'b' && pipe_info[p].side != prog->side)) continue;
-    t->pipe[p].ring = arena_array(k->arena, TimeEntry, k->ring + 1);
-    t->pipe[p].left = arena_array(k->arena, Tick, k->ring + 1);
-    if (k->timeline) t->pipe[p].cause = arena_array(k->arena, Cause, k->ring + 1);
+    q->first = arena_array(k->arena, TimeEntry, k->depth);
+    q->end = q->first + k->depth;
   }
 }
 
-/* Numbers the pairs of pipes that flags join. */
-static void number_pairs(Clock *k, int side) {
+static TimeKind kind_of(const Sim *s, const Inst *i) {
+  switch (i->op) {
+  case ST_SET_FLAG: return TIME_SET;
+  case ST_WAIT_FLAG: return TIME_WAIT;
+  case ST_CROSS_SET: return TIME_CROSS_SET;
+  case ST_CROSS_WAIT: return TIME_CROSS_WAIT;
+  default: if (i->op >= OP_COUNT) return TIME_BARRIER;
+  }
+  for (int a = 0; a < i->n_args; a++)
+    if (i->arg[a].buf && s->buf[i->arg[a].buf].space == SPACE_GM) return TIME_GM;
+  return TIME_WORK;
+}
+
+/* What is the same whenever an instruction runs; numbers the pairs of pipes that flags join. */
+static void know_instructions(Clock *k, int side) {
   const Program *p = &k->sim->prog[side];
-  memset(k->pair[side], -1, sizeof k->pair[side]);
-  for (int32_t i = 0; p->code && i < p->n_inst; i++) {
-    const Inst *x = &p->inst[i];
-    int8_t *pair = &k->pair[side][x->src * CORE_PIPES + x->dst];
-    if ((x->op == ST_SET_FLAG || x->op == ST_WAIT_FLAG) && *pair < 0) *pair = (int8_t)k->n_pairs[side]++;
+  int8_t number[CORE_PIPES * CORE_PIPES];
+  memset(number, -1, sizeof number);
+  for (int32_t n = 0; p->code && n < p->n_inst; n++) {
+    const Inst *i = &p->inst[n];
+    TimeInst *x = &k->inst[i->id];
+    *x = (TimeInst){.inst = i, .kind = kind_of(k->sim, i)};
+    x->issue = x->kind > TIME_GM && k->opt->free_flags ? 0 : k->issue;
+    if (x->kind != TIME_SET && x->kind != TIME_WAIT) continue;
+    int8_t *pair = &number[i->src * CORE_PIPES + i->dst];
+    if (*pair < 0) *pair = (int8_t)k->n_pairs[side]++;
+    x->pair = *pair * k->arch.n_flags;
   }
 }
 
@@ -579,8 +603,8 @@ static void set_up(Clock *k) {
   Sim *s = k->sim;
   k->timeline = k->opt->timeline;
   k->depth = (uint32_t)max_i64(k->arch.queue_depth, 1);
-  while (k->ring + 1 < k->depth) k->ring = 2 * k->ring + 1;
-  for (int side = 0; side < 2; side++) number_pairs(k, side);
+  k->issue = ticks_of(k->t.issue);
+  for (int side = 0; side < 2; side++) know_instructions(k, side);
   int32_t vectors = s->prog[1].code ? s->cores_per_block - (s->prog[0].code != NULL) : 0;
   k->m->n_cores = k->n_groups * s->cores_per_block;
   k->m->core = arena_array(k->arena, Core, k->m->n_cores);
@@ -596,7 +620,6 @@ static void set_up(Clock *k) {
   k->flag = none ? 0 : ticks_of(k->t.flag);
   k->cross_flag = none ? 0 : ticks_of(k->t.cross_flag);
   k->sync_all = none ? 0 : ticks_of(k->t.sync_all);
-  k->issue = ticks_of(k->t.issue);
   k->scalar_op = ticks_of(k->t.scalar_op);
   k->scalar_mem = ticks_of(k->t.scalar_mem);
   k->scalar_gm = ticks_of(k->t.scalar_gm);
@@ -607,8 +630,7 @@ static void set_up(Clock *k) {
   k->l1_write_slow = ticks_of(k->t.l1_write_slow);
   k->l1_read_slow = ticks_of(k->t.l1_read_slow);
   k->mmad_tail = k->opt->copy_only ? 0 : ticks_of(k->t.mmad_tail);
-  k->cap_events = 256;
-  k->event = arena_array(k->arena, Event, k->cap_events);
+  k->next = NEVER;
   memory_init(k);
   price_init(k);
 }
@@ -626,8 +648,8 @@ static void report_stuck(Clock *k) {
     for (int x = 1; x <= CORE_PIPES; x++) { /* S last: it mostly waits for the others */
       int p = x % CORE_PIPES;
       const TimePipe *q = &c->time->pipe[p];
-      if (p ? q->head == q->tail : c->state == S_DONE) continue;
-      const IrStmt *s = p ? head_of(k, q)->inst->stmt : c->at->stmt;
+      if (p ? !q->n : c->state == S_DONE) continue;
+      const IrStmt *s = p ? q->head->inst->inst->stmt : c->at->stmt;
       if (!first) first = c, at = s;
       if (n++ < 12)
         text_printf(&t, "\n  %s, pipe %s, %s: `%s` waits", where(k->arena, c), pipe_info[p].name,
@@ -646,17 +668,18 @@ static void clear(Clock *k) {
   Machine *m = k->m;
   for (int32_t n = 0; n < m->n_cores; n++) {
     TimeCore *t = &k->core[n];
-    memset(t->busy, 0, sizeof t->busy);
-    memset(t->idle, 0, sizeof t->idle);
     t->blocks = t->start = t->end = 0;
     for (int p = 0; p < CORE_PIPES; p++) {
-      t->pipe[p].free = t->pipe[p].done = t->pipe[p].mark = 0;
-      t->pipe[p].last = -1;
+      TimePipe *q = &t->pipe[p];
+      q->free = q->done = q->mark = q->busy = 0;
+      memset(q->idle, 0, sizeof q->idle);
+      q->last = -1;
+      for (TimeEntry *e = q->first; e != q->end; e++) e->left = 0;
     }
   }
-  memset(k->inst, 0, sizeof *k->inst * k->sim->n_ids);
+  for (uint32_t i = 0; i < k->sim->n_ids; i++) k->inst[i].sum = (InstTime){0};
   k->events.len = 0;
-  k->next_block = k->end = k->issued = m->gm_read = m->gm_write = 0;
+  k->next_block = k->end = m->gm_read = m->gm_write = 0;
   k->mem.hit_bytes = k->mem.miss_bytes = k->mem.dirtied = k->mem.write_back = 0;
   k->mem.misses = 0;
   memory_restart(&k->mem);
@@ -667,21 +690,19 @@ static bool launch(Clock *k) {
   for (int32_t g = 0; g < k->n_groups; g++) {
     Tick at = k->launch + g * k->skew;
     start_block(k, &k->group[g], at, -1);
-    push_event(k, at, GROUP_START, g);
+    push_event(k, GROUP_START, at, g);
     k->dispatcher = at; /* later blocks come after the first ones */
   }
   for (;;) {
     int channel;
     Tick next = memory_next(&k->mem, &channel);
-    if (k->n_events && k->event[k->first_event].at < next) {
-      k->n_events--;
-      handle(k, k->event[k->first_event++]);
+    if (k->next < next) {
+      handle_event(k);
     } else if (next < NEVER) {
       int32_t number;
       k->now = next;
       if (!memory_step(k, channel, &number)) continue;
       transfer_ends(k, number);
-      advance(k, &k->group[k->core[number / CORE_PIPES].group]);
     } else {
       break;
     }
@@ -693,7 +714,7 @@ static bool launch(Clock *k) {
       return false;
     }
   for (int32_t n = 0; n < k->m->n_cores; n++)
-    for (int p = 0; p < CORE_PIPES; p++) idle(&k->core[n], p, k->end, IDLE_END, NULL);
+    for (int p = 0; p < CORE_PIPES; p++) idle(&k->core[n].pipe[p], k->end, IDLE_END, NULL);
   return true;
 }
 

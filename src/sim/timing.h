@@ -24,16 +24,19 @@ enum { TICKS = 256, RATE_BITS = 20, NEVER_BITS = 62, FLAG_RING = 16, SECTOR = 12
 typedef struct {
   int32_t buf;
   bool write;
-  int64_t at, run, rows, pitch; /* bytes of the tensor: `rows` runs of `run`, `pitch` apart */
+  int64_t run, rows, pitch; /* bytes of the tensor: `rows` runs of `run`, `pitch` apart */
+  int64_t lines;                /* if its rows are whole lines and none is over another, how many; else 0 */
   Tick head, path, miss;        /* before it moves; to move it, alone on the chip, all in L2 or nothing in L2 */
 } Transfer;
 
-typedef struct { Tick ticks; int64_t ops; bool is_gm; Transfer gm; } Price; /* ticks -1: it does nothing */
+typedef struct { Tick ticks; int64_t ops; Transfer gm; } Price; /* ticks -1: it does nothing */
 
 /* ---- share.c -------------------------------------------------------------------------------------------- */
 
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
 typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same; /* what flows may have in common */
+
+typedef struct { int64_t all; Tick path; int64_t cap; } Rate;
 
 typedef struct {
   bool write;
@@ -46,6 +49,7 @@ typedef struct {
   int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
   int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
   int64_t part_cap;    /* cap for all that ask for the same part */
+  Rate by_path, by_miss; /* of the last transfers: they are mostly alike */
   int64_t at;          /* what `served` is when it ends */
   Tick latency;
   struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
@@ -111,7 +115,7 @@ typedef struct {
   int64_t unclean, clean; /* written bytes that are only in L2; that HBM has, too, << RATE_BITS */
   int64_t hit_bytes, miss_bytes, dirtied, write_back; /* dirtied: HBM takes them at some time */
   Tick hbm_latency, l2_latency;
-  int64_t granule;     /* bytes that L2 moves at least for a piece of a line */
+  int64_t granule, line_moved; /* bytes that L2 moves at least for a piece of a line, for a line */
   int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   int pair_asks;       /* requests of two vector cores of a pair for the same place: 1 or 2 */
@@ -122,13 +126,17 @@ typedef struct {
 struct Clock;
 void memory_init(struct Clock *k);
 void memory_restart(Memory *m); /* at time 0, with L2 as it is */
-/* Flow f begins at `now`. */
-void memory_begin(struct Clock *k, int32_t f, const Transfer *t, Tick now);
-Tick memory_next(const Memory *m, int *channel); /* NEVER: nothing is under way */
+/* Flow f begins at `now`, at byte `at` of its tensor. */
+void memory_begin(struct Clock *k, int32_t f, const Transfer *t, int64_t at, Tick now);
+/* NEVER: nothing is under way. */
+static inline Tick memory_next(const Memory *m, int *channel) {
+  *channel = m->channel[VIA_L2].next < m->channel[VIA_HBM].next ? VIA_L2 : VIA_HBM;
+  return m->channel[*channel].next;
+}
 /* The flow that ends next on that channel has moved everything. False: it waits for another that brings the same. */
 bool memory_step(struct Clock *k, int channel, int32_t *flow);
 
-/* ---- price.c -------------------------------------------------------------------------------------------- */
+/* ---- instructions as the clock sees them ---------------------------------------------------------------- */
 
 enum { PRICE_KEYS = 8, PRICE_BITS = 10 };
 
@@ -148,19 +156,42 @@ typedef struct {
   GmOffset off[IR_MAX_RANK];
 } PriceMemo;
 
+typedef enum { IDLE_START, IDLE_ISSUE, IDLE_FLAG, IDLE_CROSS, IDLE_BARRIER, IDLE_QUEUE, IDLE_END, IDLE_COUNT } Idle;
+
+typedef struct {
+  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes, gm_most, gm_rows, ops;
+  int64_t scalar; /* work of S: to issue it, or for this element */
+} InstTime; /* slowed: part of busy in which it waited for bandwidth; gm_most: bytes of its largest transfer */
+
+/* What its pipe does with it. */
+typedef enum { TIME_WORK, TIME_GM, TIME_SET, TIME_WAIT, TIME_CROSS_SET, TIME_CROSS_WAIT, TIME_BARRIER } TimeKind;
+
+typedef struct {
+  const Inst *inst;
+  TimeKind kind;
+  int32_t pair;      /* set, wait: the first flag of its pair of pipes */
+  Tick issue;        /* what S works to issue it */
+  InstTime sum;      /* over all executions */
+  PriceMemo memo;
+} TimeInst;
+
+/* ---- price.c -------------------------------------------------------------------------------------------- */
+
 struct TimeEntry;
 void price_init(struct Clock *k);
 /* Fills price and at. False: the instruction does nothing, or is illegal (reported). */
-bool price_of(struct Clock *k, Core *c, const Inst *i, struct TimeEntry *e);
+bool price_of(struct Clock *k, Core *c, TimeInst *x, struct TimeEntry *e);
 
 /* ---- cores with times ----------------------------------------------------------------------------------- */
 
-typedef enum { IDLE_START, IDLE_ISSUE, IDLE_FLAG, IDLE_CROSS, IDLE_BARRIER, IDLE_QUEUE, IDLE_END, IDLE_COUNT } Idle;
+typedef struct { Tick at; int32_t from; } TimeSet; /* from: see Cause */
+typedef struct { uint8_t head, n; TimeSet set[FLAG_RING]; } TimeFlag;
 
-typedef struct { uint8_t head, n; Tick at[FLAG_RING]; int32_t from[FLAG_RING]; } TimeFlag; /* from: see Cause */
+/* Events of the timeline, -1: what issued an instruction; what let the one before at its place begin. */
+typedef struct { int32_t from, by; } Cause;
 
 typedef struct TimeEntry {
-  const Inst *inst;
+  TimeInst *inst;
   const Price *price;
   union {
     int64_t at;        /* where its transfer begins in the tensor */
@@ -168,31 +199,32 @@ typedef struct TimeEntry {
     TimeFlag *flag;    /* other flags; NULL: no such flag */
   };
   Tick issued;
+  Tick left;           /* when the instruction before left this place */
+  Cause cause;         /* for a timeline only */
 } TimeEntry;
 
-/* Events of the timeline, -1: what issued an instruction; what let the one before at its place begin. */
-typedef struct { int32_t from, by; } Cause;
-
 typedef struct {
-  TimeEntry *ring;
-  Tick *left;          /* by place in the ring: when the instruction before left it */
-  Cause *cause;        /* by place, for a timeline only */
+  TimeEntry *head, *tail; /* the next to run; where S puts the next one */
+  TimeEntry *first, *end; /* all places, a ring */
   Price *own;          /* by place, for prices that are not remembered; NULL: none yet */
-  uint32_t head, tail;
+  uint32_t n;          /* instructions in it */
+  int32_t last;        /* its last event of the timeline, or the one on another pipe that it waited for since; -1 */
+  bool in_flight;      /* its head moves through GM */
+  TimeFlag *waits;     /* if the flag at its head is not set, it is this one */
   Tick free;           /* the next instruction may begin */
   Tick done;           /* everything so far is complete */
   Tick mark;           /* time is accounted for up to here */
-  bool in_flight;      /* its head moves through GM */
-  int32_t last;        /* its last event of the timeline, or the one on another pipe that it waited for since; -1 */
   Tick began;          /* of the transfer in flight */
+  Tick busy, idle[IDLE_COUNT];
 } TimePipe;
 
 typedef struct TimeCore {
   struct Clock *clock;
+  Core *core;
   int32_t group;
   uint32_t may;              /* pipes that may move, a bit each; the others wait */
-  TimePipe pipe[CORE_PIPES]; /* of S: free, done, mark, last only */
-  const int8_t *pair;        /* [src][dst]: number of a pair of pipes that the program joins by flags, or -1 */
+  TimePipe pipe[CORE_PIPES]; /* of S: no queue; free, done and mark are the same */
+  const TimePipe *full;      /* whose queue has no room for what S is at */
   TimeFlag *flag;            /* [pair][id] */
   int32_t n_flags, n_cross;  /* in `flag`; in `cross` and `sent` together */
   TimeFlag *cross, *sent;    /* as in Core */
@@ -200,18 +232,17 @@ typedef struct TimeCore {
   int32_t blocked_by;        /* the event that this time hangs on, -1 */
   const IrStmt *doing;       /* statement of the elements in the last event of S; NULL: it issues */
   int64_t steps;             /* operations of S that are paid for */
-  int64_t busy[CORE_PIPES], idle[CORE_PIPES][IDLE_COUNT], blocks;
+  int64_t blocks;
   Tick start, end;
 } TimeCore;
 
 typedef struct { int32_t first, n; int64_t block; bool running; } Group;
 
-typedef struct { Tick at; uint32_t seq; int32_t what, who; } Event; /* what: a pipe's transfer, or GROUP_* */
+/* A group goes on, a group is free for a block, and for each pipe: a transfer begins. */
+enum { GROUP_START, GROUP_FREE, TRANSFERS, EVENTS = TRANSFERS + CORE_PIPES };
 
-typedef struct {
-  int64_t count, busy, idle[IDLE_COUNT], slowed, gm_bytes, gm_most, gm_rows, ops;
-  int64_t scalar; /* work of S: to issue it, or for this element */
-} InstTime; /* slowed: part of busy in which it waited for bandwidth; gm_most: bytes of its largest transfer */
+typedef struct { Tick at; int32_t who; } Event; /* who: a group or core */
+typedef struct { Event *event; int32_t first, n, room; } EventList; /* by time */
 
 typedef struct Clock {
   Sim *sim;
@@ -222,21 +253,19 @@ typedef struct Clock {
   const SimTimeOptions *opt;
   bool timeline;       /* of opt: what events hang on is kept */
   Memory mem;
-  PriceMemo *memo;     /* by instruction id */
-  InstTime *inst;      /* by id of an instruction or an element */
+  TimeInst *inst;      /* by id of an instruction or an element */
   int32_t *number;     /* by the same id: its place in the result */
   TimeCore *core;      /* as m->core */
   Group *group;
   int32_t n_groups;
-  int8_t pair[2][CORE_PIPES * CORE_PIPES]; /* by side: see TimeCore */
-  int32_t n_pairs[2];
-  Event *event;        /* to come, in their order from first_event on */
-  int32_t first_event, n_events, cap_events;
-  uint32_t seq;
-  uint32_t depth, ring; /* instructions that a queue holds; places in its ring, less one: a power of two */
+  int32_t n_pairs[2];  /* of pipes that flags join, by side */
+  EventList event[EVENTS]; /* to come */
+  uint32_t kinds;      /* lists that are not empty, a bit each */
+  int first;           /* the list whose first comes next, at `next`: NEVER if there is none */
+  Tick next;
+  uint32_t depth;      /* instructions that a queue holds */
   int64_t next_block;
   Tick dispatcher, now, end;
-  int64_t issued;      /* instructions, synchronisation included */
   Vec(SimTimeEvent) events;
   Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail;
   Tick l1_write_slow, l1_read_slow; /* shares */
