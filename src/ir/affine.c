@@ -355,10 +355,11 @@ static int pow2_of(const IrKernel *k, const IrExpr *e, int depth) {
 
 int ir_pow2(const IrKernel *k, const IrExpr *e) { return pow2_of(k, e, 0); }
 
-bool ir_never_runs(const IrStmt *loop) {
-  const IrExpr *lo = loop->loop.lo, *hi = loop->loop.hi, *step = loop->loop.step;
-  if (loop->op != ST_FOR || lo->op != EX_INT || hi->op != EX_INT || step->op != EX_INT) return false;
-  return step->i > 0 ? lo->i >= hi->i : lo->i <= hi->i;
+bool ir_never_runs(IrKernel *k, const IrStmt *loop) {
+  if (loop->op != ST_FOR) return false;
+  IrRange step = ir_range(k, loop->loop.step);
+  return (step.lo > 0 && ir_prove_le(k, loop->loop.hi, loop->loop.lo)) ||
+         (step.hi < 0 && ir_prove_le(k, loop->loop.lo, loop->loop.hi));
 }
 
 bool ir_loop_runs(IrKernel *k, const IrStmt *loop) {

@@ -453,7 +453,7 @@ bool ir_orders_too(IrStmt *d, IrStmt *e, IrStmt *d2, IrStmt *e2);
  * before it comes there again. */
 const char *ir_order_fix(Arena *a, const IrKernel *k, IrStmt *d, Pipe p, IrStmt *e, Pipe q, bool ahead);
 bool ir_loop_runs(IrKernel *k, const IrStmt *loop); /* a `for` that is proven to have a trip */
-bool ir_never_runs(const IrStmt *loop);             /* ... to have none, by its constants */
+bool ir_never_runs(IrKernel *k, const IrStmt *loop); /* ... to have none */
 /* The exponent of a power of two, 30 at most, that divides e for all values of its variables. */
 int ir_pow2(const IrKernel *k, const IrExpr *e);
 

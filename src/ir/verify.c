@@ -235,6 +235,23 @@ static void side_of_buf(Verifier *v, const IrBuf *b) {
 
 static void check_expr(Verifier *v, IrExpr *e);
 
+typedef struct { const IrStmt *par; bool found; } Turns;
+
+static void find_turn(IrExpr *e, void *user) {
+  Turns *t = user;
+  if (e->op != EX_VAR || !e->var->def || t->found) return;
+  if (e->var->kind == VAR_LET) ir_walk_expr(e->var->def->set.value, find_turn, t);
+  else t->found |= e->var->kind == VAR_LOOP && e->var->def == t->par;
+}
+
+/* Does an element of GM become a piece of a copy, which keeps to the end of the tensor? Inside a parallel, if its
+ * indices choose it; else it is a scalar. */
+static bool element_clamps(const Verifier *v, const IrBuf *b, IrExpr **idx) {
+  Turns t = {v->par, false};
+  for (int i = 0; v->par && b->space == SPACE_GM && i < b->rank; i++) ir_walk_expr(idx[i], find_turn, &t);
+  return t.found;
+}
+
 static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
   for (int i = 0; i < b->rank; i++) check_expr(v, idx[i]);
   if (!use_buf(v, b)) return;
@@ -250,12 +267,14 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
     diag_fix(v->d, g, "convert the tile to f16 first (T.copy to a float16 tile)");
     return;
   }
-  bool clamps = v->par && b->space == SPACE_GM; /* becomes a copy, which keeps to the end of the tensor */
+  bool clamps = element_clamps(v, b, idx);
   for (int i = 0; i < b->rank && !v->lazy; i++) {
     int64_t reach;
     if (!outside(v, idx[i], ir_i32(v->k, 1), b->shape[i], &reach) || (clamps && reach >= 0)) continue;
-    Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %lld; the dimension has %s", i, b->name,
-                  shape_text(v, idx, b->rank), ll(reach < 0 ? reach : reach - 1), expr_text(v, b->shape[i]));
+    const char *far = arena_printf(v->a, "%lld", ll(reach < 0 ? reach : reach - 1));
+    if (reach >= 0 && !ir_is_const(b->shape[i])) far = expr_text(v, idx[i]);
+    Diag *g = bad(v, ELEMENT_OUTSIDE, "index %d of %%%s%s reaches %s; the dimension has %s", i, b->name,
+                  shape_text(v, idx, b->rank), far, expr_text(v, b->shape[i]));
     diag_fix(v->d, g, "keep `%s` between 0 and `%s`, or make %%%s larger", expr_text(v, idx[i]),
              expr_text(v, ir_binary(v->k, EX_SUB, b->shape[i], ir_i32(v->k, 1))), b->name);
     return;
@@ -666,7 +685,7 @@ static void check_for(Verifier *v, IrStmt *s) {
   bool maybe = ir_leaves_loop(&s->body);
   v->maybe += maybe;
   v->loops++;
-  check_branch(v, &s->body, ir_never_runs(s));
+  check_branch(v, &s->body, ir_never_runs(v->k, s));
   v->loops--;
   v->maybe -= maybe;
 }
@@ -677,8 +696,9 @@ static void check_if(Verifier *v, IrStmt *s) {
   ir_walk_expr(s->test.cond, find_opaque, &opaque);
   v->maybe += opaque;
   if (!opaque) vec_push(v->a, &v->conds, s->test.cond);
-  check_branch(v, &s->body, ir_is_int(s->test.cond, 0));
-  check_branch(v, &s->alt, ir_is_int(s->test.cond, 1));
+  IrRange truth = ir_range(v->k, s->test.cond);
+  check_branch(v, &s->body, truth.hi == 0);
+  check_branch(v, &s->alt, truth.lo > 0);
   v->conds.len -= !opaque;
   v->maybe -= opaque;
 }

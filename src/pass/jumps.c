@@ -49,7 +49,7 @@ static void fold_end(IrKernel *k, IrBlock *b) {
 }
 
 static bool fold_loop(IrStmt *s, void *user) {
-  if (ir_never_runs(s)) {
+  if (ir_never_runs(user, s)) {
     ir_remove(s);
     return true;
   }
