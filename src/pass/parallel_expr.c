@@ -546,6 +546,12 @@ static Val choose(Par *v, IrExpr *cond, Val a, Val b, uint32_t span, const IrReg
   return select_leaf(v, mask, swap ? b : a, swap ? a : b, span, dst);
 }
 
+/* The same choice of the same bits, in dtype t. */
+static IrExpr *select_signed(Par *v, const IrExpr *e, DType t) {
+  IrExpr *yes = ir_bits(v->k, t, e->arg[1]), *no = ir_bits(v->k, t, e->arg[2]);
+  return ir_bits(v->k, (DType)e->type, ir_select(v->k, e->arg[0], yes, no));
+}
+
 static Val eval_select(Par *v, IrExpr *e, const IrRegion *dst) {
   IrKernel *k = v->k;
   IrExpr *c = e->arg[0], *a = e->arg[1], *b = e->arg[2];
@@ -557,7 +563,8 @@ static Val eval_select(Par *v, IrExpr *e, const IrRegion *dst) {
     v->choosing--;
     return x;
   }
-  if (t != DT_F16 && t != DT_F32) {
+  if (t == DT_U16) return par_eval(v, select_signed(v, e, DT_I16), dst);
+  if (t != DT_F16 && t != DT_F32) { /* of one byte: exact in f16 */
     DType w = t == DT_BF16 ? DT_F32 : DT_F16;
     return par_eval(v, ir_cast(k, t, ir_select(k, c, ir_cast(k, w, a), ir_cast(k, w, b))), dst);
   }
@@ -588,6 +595,7 @@ static bool wide_or_unsigned(DType t) { return t == DT_I64 || t == DT_U64 || t =
 static bool can_view(Par *v, const IrExpr *e) {
   const IrExpr *x = e->arg[0];
   int64_t size = dtype_size(e->type);
+  if (dtype_size(x->type) == size) return true;
   if (x->op == EX_LOAD && vector_space(x->buf->space) && par_classify(v, x->buf, x->idx, ~0u).ok) {
     const IrExpr *row = x->buf->shape[x->buf->rank - 1];
     return x->buf->rank == 1 || (ir_is_const(row) && row->i * size % 32 == 0);
@@ -613,6 +621,7 @@ static IrExpr *as_signed(Par *v, IrExpr *e) {
                                      : ir_bits(k, DT_U32, ir_binary(k, EX_SHL, ir_bits(k, DT_I32, e->arg[0]),
                                                                     ir_cast(k, DT_I32, e->arg[1])));
   case EX_NOT: return ir_bits(k, DT_U32, ir_unary(k, EX_NOT, ir_bits(k, DT_I32, e->arg[0])));
+  case EX_SELECT: return select_signed(v, e, DT_I32);
   case EX_CAST: {
     DType from = e->arg[0]->type;
     bool narrow = !dtype_is_float(from) && from != DT_BOOL && dtype_size(from) <= 4;
@@ -659,6 +668,46 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
   }
 }
 
+/* Is integer x known to be a value of integer dtype t? */
+static bool fits(Par *v, const IrExpr *x, DType t) {
+  IrRange r = ir_range(v->k, x);
+  int bits = dtype_info[t].bits - (dtype_info[t].cls == 'i'), wide = dtype_info[x->type].bits;
+  bool below_zero = dtype_info[x->type].cls == 'i', takes_sign = dtype_info[t].cls == 'i';
+  int64_t top = bits > 62 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+  if (r.lo >= (takes_sign ? -top - 1 : 0) && r.hi <= top) return true;
+  if (wide - below_zero <= bits && (takes_sign || !below_zero)) return true; /* every value of its dtype */
+  const IrExpr *c = x->n == 2 ? x->arg[1] : NULL;
+  switch (x->op) {
+  case EX_AND:
+    return (c->op == EX_INT && c->i >= 0 && c->i <= top) || (x->arg[0]->op == EX_INT && x->arg[0]->i >= 0 &&
+                                                            x->arg[0]->i <= top);
+  case EX_SHR:
+    return c->op == EX_INT && c->i > 0 && wide - below_zero - c->i <= bits && (takes_sign || !below_zero);
+  case EX_CAST: return !dtype_is_float(x->arg[0]->type) && wide >= dtype_info[x->arg[0]->type].bits &&
+                       fits(v, x->arg[0], t);
+  case EX_SELECT: return fits(v, x->arg[1], t) && fits(v, x->arg[2], t);
+  default: return false;
+  }
+}
+
+/* A conversion of integers keeps the low bits, the unit's clamps: `*x`, the operand, becomes one that is inside, or the
+ * result is another expression of the same value. */
+static IrExpr *low_bits(Par *v, const IrExpr *e, IrExpr **x) {
+  IrKernel *k = v->k;
+  DType t = e->type, from = (*x)->type, as = from == DT_U32 ? DT_I32 : from == DT_U16 ? DT_I16 : from;
+  if (t == DT_BOOL || from == DT_BOOL || dtype_is_float(t) || dtype_is_float(from) || fits(v, *x, t)) return NULL;
+  int more = dtype_info[from].bits - dtype_info[t].bits;
+  if (more <= 0) return more ? NULL : ir_bits(k, t, *x);
+  if (as != from) return ir_cast(k, t, ir_bits(k, as, *x));
+  if (from == DT_I64 && dtype_size(t) < 4) return ir_cast(k, t, ir_cast(k, DT_I32, *x));
+  if (t == DT_U16) return ir_bits(k, t, ir_cast(k, DT_I16, *x));
+  if (as != DT_I32 && as != DT_I16) return NULL;
+  IrExpr *by = ir_i32(k, more);
+  *x = t == DT_U8 ? ir_binary(k, EX_AND, *x, ir_int(k, as, 255))
+                  : ir_binary(k, EX_SHR, ir_binary(k, EX_SHL, *x, by), by);
+  return NULL;
+}
+
 static Val eval_cast(Par *v, IrExpr *e, const IrRegion *dst) {
   IrExpr *x = e->arg[0];
   Linear l;
@@ -671,6 +720,8 @@ static Val eval_cast(Par *v, IrExpr *e, const IrRegion *dst) {
   if (small && e->type != DT_U32) return par_eval(v, ir_cast(v->k, e->type, ir_bits(v->k, DT_I32, x)), dst);
   if (wide_or_unsigned(x->type) && is_ramp(v, x, &l, 1 << 30))
     return par_eval(v, ir_cast(v->k, e->type, ir_cast(v->k, DT_I32, x)), dst);
+  IrExpr *other = low_bits(v, e, &x);
+  if (other) return par_eval(v, other, dst);
   Val a = par_eval(v, x, NULL);
   bool trunc = dtype_is_float(x->type) && !dtype_is_float(e->type);
   return emit_cast(v, a, e->type, trunc ? CAST_TRUNC : CAST_NONE, dst);

@@ -1,0 +1,78 @@
+"""The kinds of reports about conversions: what does not fit, in every way of writing it."""
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+EDGES = [0, 1, 127, 128, 129, 255, 256, 32767, 32768, 65534, 65535, 2**31 - 1, -1, -2, -128, -129, -32769, -(2**31)]
+
+
+def converter(src, dst, n, serial, body=lambda x, y, t: T.cast(x, t)):
+    @T.prim_func
+    def f(A: T.Tensor((3, n), src), B: T.Tensor((3, n), src), O: T.Tensor((3, n), dst)):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((3, n), src)
+            b = T.alloc_shared((3, n), src)
+            o = T.alloc_shared((3, n), dst)
+            T.copy(A, a)
+            T.copy(B, b)
+            if serial:
+                for i, j in T.grid(3, n):
+                    o[i, j] = body(a[i, j], b[i, j], dst)
+            else:
+                for i, j in T.Parallel(3, n):
+                    o[i, j] = body(a[i, j], b[i, j], dst)
+            T.copy(o, O)
+
+    return tilelang.compile(f, out_idx=-1)
+
+
+def of(dtype):
+    info = np.iinfo(dtype)
+    row = [v for v in [*EDGES, info.max, info.min] if info.min <= v <= info.max]
+    return np.tile(np.array(row, object), (3, 1)).astype(dtype)
+
+
+@pytest.mark.parametrize("src, dst", [
+    ("int32", "int8"), ("int32", "uint8"), ("int32", "int16"), ("int32", "uint16"), ("int16", "int8"),
+    ("int16", "uint8"), ("int8", "uint8"), ("uint8", "int8"), ("uint16", "int16"), ("uint32", "int8"),
+    ("int64", "uint16"), ("uint32", "int32"),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_integers_keep_their_low_bits(src, dst):
+    """triton-lang/triton-ascend#163: a conversion truncates as in C; the vector unit's own clamps."""
+    x = of(src)
+    if src == "int64":
+        x = x[abs(x) < 2**31].reshape(3, -1)
+    for serial in (False, True):
+        kernel = converter(src, dst, x.shape[1], serial)
+        assert np.array_equal(kernel(x, x), x.astype(dst))
+        assert np.array_equal(kernel.interpret(x, x), x.astype(dst))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "int16", "uint8"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_choice_of_integers_is_exact(dtype):
+    x = of(dtype)
+    y = x[:, ::-1].copy()
+    kernel = converter(dtype, dtype, x.shape[1], False, lambda a, b, t: T.if_then_else(a >= b, a, b))
+    assert np.array_equal(kernel(x, y), np.maximum(x, y))
+
+
+@pytest.mark.parametrize("src", ["float32", "float16", "int32"])
+@pytest.mark.filterwarnings("ignore")
+def test_truth_is_not_rounded(src):
+    x = np.tile(np.array([0, 0.25, -0.5, 1e-6, 1, -3, 256, np.nan if src != "int32" else 0]), (3, 1)).astype(src)
+
+    @T.prim_func
+    def f(A: T.Tensor((3, 8), src), O: T.Tensor((3, 8), "bool")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((3, 8), src)
+            o = T.alloc_shared((3, 8), "bool")
+            T.copy(A, a)
+            T.copy(a, o)
+            T.copy(o, O)
+
+    assert np.array_equal(tilelang.compile(f, out_idx=-1)(x), x != 0)
