@@ -106,7 +106,7 @@ void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
   if (!lg_cast_route(g->p->arch, to, from, hop, &hops)) {
     lg_warn_scalar(g, n, arena_printf(g->a, "the conversion of %s to %s", dtype_info[from].name, dtype_info[to].name),
                    "the vector unit has no path between the two", "use i32, i16, f16 or f32 tiles");
-    if (dtype_is_float(from) && !dtype_is_float(to) && to != DT_BOOL) { /* whole numbers first: pipe S cuts off the fraction */
+    if (dtype_is_float(from) && !dtype_is_float(to) && to != DT_BOOL) { /* whole first: pipe S cuts off the fraction */
       Opd wide = lg_as(g, n, src, DT_F32), whole = lg_temp(g, n, DT_F32);
       cast_hop(g, n, wide, whole, rounds ? mode : CAST_RINT);
       src = whole;

@@ -54,6 +54,7 @@ class RuntimeLoop:
 
     ir = True
     at = None
+    depth = 1  # loops that it opens
 
     def begin(self, b, names):
         """Opens the statement(s); returns the loop's value(s)."""
@@ -461,6 +462,8 @@ class Frame:
 
     def jump(self, h, word):
         b = active()
+        if word == "break" and isinstance(h.it, RuntimeLoop) and h.it.depth > 1:
+            fail(1006, f"`break` of {h.it.depth} loops at once", fix="loops of their own: for i in T.serial(m):")
         if h.flag is not None and word == "break":
             b.emit([h.flag, " = ", const(False, bool_)], "assign")
         if h.ir:

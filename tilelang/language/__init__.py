@@ -45,6 +45,7 @@ from .loops import (
     Serial,
     Unroll,
     Vectorized,
+    grid,
     loop_break,
     serial,
     unroll,
@@ -57,6 +58,7 @@ from .math import (
     Or,
     Select,
     abs,
+    align_up,
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -137,7 +139,7 @@ from .ops import (
     transpose,
 )
 from .reducer import alloc_reducer, finalize_reducer, reducer_init, reducer_update
-from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, wait_cross_flag, wait_flag
+from .sync import barrier_all, pipe_barrier, set_cross_flag, set_flag, sync_all, sync_grid, wait_cross_flag, wait_flag
 from .threads import *  # noqa: F403
 from .views import reinterpretcast, reshape, view
 
@@ -148,15 +150,15 @@ dtype = DType
 bool = bool_
 float = float32
 int = int32
+long, short, uint = int64, int16, uint32
 parallel = Parallel
 alloc_buffer = alloc_global
 
 
 def __getattr__(name):
-    if name.startswith("__"):
+    if name.startswith("__") and name.endswith("__"):
         raise AttributeError(name)
-    if name in _hints.REFUSED:
-        _hints.refuse(name, _UnknownNameError)
+    _hints.refuse(name, _UnknownNameError)
     near = _nearest(name, __all__)
     in_tile = name if name in tile.__all__ else None
     hint = f"did you mean T.tile.{in_tile}?" if in_tile else f"did you mean T.{near}?" if near else None

@@ -3,8 +3,6 @@
 `IR_NAME` is the Python side of the DTYPE lines of src/ir/types.def; test/python checks the two against each other.
 """
 
-from ..errors import rightly
-
 IR_NAME = {
     "float16": "f16",
     "bfloat16": "bf16",
@@ -97,11 +95,16 @@ class DType(str):
     def is_int(self):
         return "int" in self
 
-    @rightly("T.float32")
-    def __call__(self, value):
+    def __call__(self, *value):
         from ..frontend.expr import cast
 
-        return cast(value, self)
+        if len(value) != 1:
+            from ..errors import fail
+
+            given = f"{len(value)} values" if value else "no value"
+            fail(1004, f"{self!r} converts one value, not {given}",
+                 fix=f"{self!r}(x); a variable is T.alloc_var({str(self)!r})")  # fmt: skip
+        return cast(value[0], self)
 
     def __repr__(self):
         return f"T.{str(self)}"

@@ -1,6 +1,7 @@
 """Hints of the dialects: accepted, noted, without effect here. And the names that are refused by name."""
 
 import functools
+import re
 
 from ..errors import fail
 from ..frontend.builder import active
@@ -17,7 +18,11 @@ _NOTED = {
     "func_attr": "attributes have no meaning here",
     "assume": "bounds are proven or checked, not assumed",
     "pdl_sync": "launches of kernels follow each other",
-    "no_set_max_nreg": "there are no registers to set",
+    "pdl_trigger": "launches of kernels follow each other",
+    **dict.fromkeys(
+        "no_set_max_nreg set_max_nreg annotate_producer_reg_dealloc annotate_consumer_reg_alloc".split(),
+        "there are no registers to set",
+    ),
     "disable_warp_group_reg_alloc": "there are no warps",
 }
 
@@ -41,6 +46,34 @@ REFUSED = {
         "it is not supported yet",
     ),
 }
+
+# names by their beginning -> why they are refused, what to write instead
+_FAMILIES = [
+    (r"(annotate_ws|mbarrier|barrier|named_barrier|cluster|clc|cp_async|tma|tcgen05|fence)_|alloc_\w*(barrier|desc)|WS|"
+     r"ws(_|$)|\w*(_in_cluster|tmem|tma_descriptor)$",
+     "it is a feature of GPUs that Ascend has not",
+     "nothing: the order of the pipes is found, T.Pipelined lets copies run ahead"),
+    (r"mfma|ptx_mma|tvm_mfma|\w*wgmma|\w*_blockscaled$", "it is a feature of GPUs that Ascend has not", "T.gemm"),
+    (r"(ld|st)[gs]\d+$|__ldg$", "it is a feature of GPUs that Ascend has not",
+     "the element, x[i], or T.copy of a whole tile"),
+    (r"shfl_|shuffle_|\w*ballot|activemask|(any|all|match_any|match_all)_sync$|syncthreads_|\w*warp|__(ffs|fns)$|"
+     r"get_lane",
+     "there are no warps of threads", "the whole tile at once: T.Parallel, T.reduce_sum, T.reduce_max"),
+    (r"ptx_|tvm_|call_|ds_read|extern", "it is a feature of GPUs that Ascend has not", "the same in T.*"),
+    (r"__(exp|log|sin|cos|log2|exp10|log10|tan)$|ieee_|fast_", "how a function rounds is the chip's",
+     "the plain operator or function: a + b, T.exp(x)"),
+    (r"\w+\d+x\d+$|(add|sub|mul|max|min|abs|fma)2$|Ramp$|Broadcast$|Shuffle$|extract_lane$",
+     "there are no vectors of elements in the language",
+     "a tile: T.Parallel, a slice x[0:n], T.fill"),
+    (r"u?(int|float)[1246](_\w+)?$", "of the elements smaller than a byte there is int4 only",
+     "T.uint8, two values a byte"),
+    (r"rng_", "the chip has no random numbers", "a tensor parameter with random numbers"),
+    (r"(float64|double|complex\d*)$", "the chip has no such dtype", "T.float32"),
+    (r"float8_\w+$", "the chip has no such dtype", "T.float8_e4m3fn or T.float8_e5m2"),
+    (r"launch_thread|env_thread|get_block_binding$", "blocks come from T.Kernel", "with T.Kernel(n) as bx:"),
+    (r"decl_buffer|match_buffer|sblock|block$|reads$|writes$|access_ptr|address_of|buffer_(load|store)|bind$|let$",
+     "it belongs to the script of TVM", "a T.Tensor parameter or T.alloc_shared, and x[i]"),
+]  # fmt: skip
 
 # functions that no instruction of the chip computes -> what to write instead
 _INSTEAD = {
@@ -147,8 +180,12 @@ for _n, _w in _NOTED.items():
 
 
 def refuse(name, kind):
-    instead = _INSTEAD.get(name)
-    fail(1002, f"T.{name} is refused: {REFUSED[name]}", fix=f"write {instead}" if instead else None, kind=kind)
+    """Fails for a name that is known and has no meaning here."""
+    why, instead = REFUSED.get(name), _INSTEAD.get(name)
+    if why is None:
+        why, instead = next(((w, i) for start, w, i in _FAMILIES if re.match(start, name)), (None, None))
+    if why is not None:
+        fail(1002, f"T.{name} is refused: {why}", fix=f"write {instead}" if instead else None, kind=kind)
 
 
 __all__ = [*_NOTED]

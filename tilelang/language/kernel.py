@@ -27,10 +27,11 @@ class Kernel(metaclass=Rightly):
             fail(1006, "T.Kernel inside T.Kernel", fix="put one behind the other: each is a launch")
         if b.grid is not None:
             b.next_launch()
-        if not 1 <= len(blocks) <= 3:
+        blocks = blocks or (1,)
+        if len(blocks) > 3:
             fail(
                 1004,
-                f"T.Kernel takes 1 to 3 numbers of blocks, not {len(blocks)}",
+                f"T.Kernel takes up to 3 numbers of blocks, not {len(blocks)}",
                 fix="T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64))",
             )
         self.blocks = dims(blocks, "the grid")

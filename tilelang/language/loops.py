@@ -110,6 +110,41 @@ def Pipelined(
     return _Serial(lo, hi, step, num_stages)
 
 
+class _Grid(RuntimeLoop):
+    """Loops in one another."""
+
+    def __init__(self, loops):
+        self.loops, self.depth = loops, len(loops)
+
+    def run(self, names):
+        if isinstance(names, tuple) and len(names) != self.depth:
+            fail(
+                1004,
+                f"T.grid has {self.depth} extents, {len(names)} names take them",
+                fix="a name for each extent: for i, j in T.grid(m, n):",
+            )
+        many = self.depth > 1 or isinstance(names, tuple)
+        each = names if isinstance(names, tuple) else (names,) * self.depth
+        for index in self.nest(self.loops, each):
+            yield index if many else index[0]
+
+    def nest(self, loops, names):
+        for i in loops[0].run(names[0]):
+            if len(loops) == 1:
+                yield (i,)
+            else:
+                for rest in self.nest(loops[1:], names[1:]):
+                    yield (i, *rest)
+
+
+def grid(*extents):
+    """`for i, j in T.grid(m, n)`: loops of the chip in one another, the last index fastest."""
+    current("T.grid")
+    if not extents:
+        fail(1004, "T.grid without an extent", fix="for i, j in T.grid(m, n):")
+    return _Grid([_Serial(*_bounds("T.grid", (e,))) for e in extents])
+
+
 class _Parallel(RuntimeLoop):
     def __init__(self, extents):
         self.extents = extents

@@ -41,6 +41,11 @@ def ceildiv(a, b):
 cdiv = ceildiv
 
 
+def align_up(a, b):
+    """The first multiple of b from a on."""
+    return ceildiv(a, b) * b
+
+
 def floordiv(a, b):
     return _constant(a // b)
 
@@ -172,9 +177,9 @@ def fma(a, b, c):
     return a * b + c
 
 
-def clamp(x, low, high):
-    """min(max(x, low), high)."""
-    return min(max(x, low), high)
+def clamp(x, min_val, max_val):
+    """min(max(x, min_val), max_val)."""
+    return min(max(x, min_val), max_val)
 
 
 def if_then_else(cond, a, b):

@@ -66,3 +66,6 @@ def wait_cross_flag(flag_id, pipe=""):
 def sync_all():
     """All cores of the launch meet."""
     current("T.sync_all").emit(["sync_all"])
+
+
+sync_grid = sync_all
