@@ -435,8 +435,12 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
     if (!arg[i].scalar) c = lg_common(c, opd_type(&arg[i]));
   DType w = work_type(g, op, c);
   bool accumulates = op == OP_AXPY || op == OP_MULADD;
+  if (op == OP_ABS && c == t && dtype_info[t].cls == 'u') { /* they are what they are */
+    lg_copy(g, n, arg[0], *dst);
+    return;
+  }
   if (w == DTYPE_COUNT) {
-    if (dtype_is_float(c) || op_info[op].dtypes == RULE_FLOAT) {
+    if (dtype_is_float(c) || (op_info[op].dtypes == RULE_FLOAT && op != OP_ABS)) {
       lg_no_dtype(g, c, "convert the tile to f32 first");
       return;
     }

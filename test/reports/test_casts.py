@@ -76,3 +76,26 @@ def test_truth_is_not_rounded(src):
             T.copy(o, O)
 
     assert np.array_equal(tilelang.compile(f, out_idx=-1)(x), x != 0)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "int64"])
+@pytest.mark.filterwarnings("ignore")
+def test_absolute_values_of_every_integer(dtype):
+    """tile-ai/tilelang#2624: what has no sign is its own absolute value."""
+    x = np.arange(15).reshape(3, 5).astype(dtype) + np.iinfo(dtype).max - 20
+    x[1] = np.array([0, 3, 7, 2, 1]) * (-1 if dtype == "int64" else 1)
+
+    @T.prim_func
+    def f(A: T.Tensor((3, 5), dtype), O: T.Tensor((3,), dtype), P: T.Tensor((5,), dtype)):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((3, 5), dtype)
+            o = T.alloc_shared((3,), dtype)
+            p = T.alloc_shared((5,), dtype)
+            T.copy(A, a)
+            T.reduce_absmax(a, o, dim=1)
+            T.reduce_abssum(a, p, dim=0)
+            T.copy(o, O)
+            T.copy(p, P)
+
+    o, p = tilelang.compile(f, out_idx=[-2, -1])(x)
+    assert np.array_equal(o, abs(x).max(1)) and np.array_equal(p, abs(x).sum(0, dtype=dtype))

@@ -462,7 +462,7 @@ class Frame:
 
     def jump(self, h, word):
         b = active()
-        if word == "break" and isinstance(h.it, RuntimeLoop) and h.it.depth > 1:
+        if word == "break" and isinstance(h, For) and h.ir and h.it.depth > 1:
             fail(1006, f"`break` of {h.it.depth} loops at once", fix="loops of their own: for i in T.serial(m):")
         if h.flag is not None and word == "break":
             b.emit([h.flag, " = ", const(False, bool_)], "assign")
