@@ -152,6 +152,7 @@ class Launcher:
         got, views, scalars, env, other = kernel._accept(args, kwargs)
         if other:
             return kernel._variant(other)._launch(args, kwargs)
+        kernel._shared(views)
         kernel._idle([kernel], env, scalars, set(kernel.out_idx) - set(got))
         plan = self.plan(got, views, scalars, env)
         done = self.run(plan, list(got.values()))

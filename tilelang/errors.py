@@ -40,6 +40,7 @@ CODES = {
     1025: ("warning", "time by the simulated clock"),
     1026: ("warning", "number beyond the range of its dtype"),
     1027: ("warning", "launch without blocks"),
+    1028: ("warning", "arguments share bytes"),
     1030: ("error", "wrong argument of a kernel call"),
 }
 

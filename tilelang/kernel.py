@@ -5,6 +5,7 @@ Python keeps the parameter list and the IR text; everything else is asked of the
 
 import contextvars
 import copy
+import itertools
 import json
 import math
 import os
@@ -28,8 +29,20 @@ from .errors import (
 from .frontend.builder import active
 from .frontend.expr import Buffer, evaluate, show, sizes_in
 from .frontend.trace import called_inside
+from .language.dtypes import DType
 from .pass_config import PassConfigKey, read
-from .tensors import check, check_contiguous, empty_like_kind, four_bits, give_back, is_tensor, packed, view, what
+from .tensors import (
+    check,
+    check_contiguous,
+    empty_like_kind,
+    four_bits,
+    give_back,
+    is_tensor,
+    packed,
+    stored,
+    view,
+    what,
+)
 
 # Called with each launch, its kernel and the arguments for the core, while do_bench looks on; None: nobody asks.
 LAUNCHES = contextvars.ContextVar("launches", default=None)
@@ -624,6 +637,8 @@ class Kernel(Debugging):
         self._idle(runs, env, scalars, results)
         if len(runs) == 1:
             views.left_out = () if all(i in results for i in self.out_idx) else ("TL0818",)
+        if not self.checks:
+            self._shared(views)
         for k in runs:
             k._run(env, views, scalars)
         for put_back in views.back:
@@ -705,6 +720,27 @@ class Kernel(Debugging):
             if i in made:
                 raise ArgumentError(f"{self._who(i)} of shape {shapes[i]} is an output, and {text}", fix)
             warn(f"{self._who(i)}: {text}", 1027, fix=fix)
+
+    def _shared(self, views):
+        """Warns where a tensor that is written begins inside another one, or two that are written are one. The same
+        tensor as input and output is what many kernels are made for. The checks of the simulator see more, and only what
+        does meet."""
+        spans = sorted(
+            (v.address, v.address + math.prod(v.core_shape) * DType(stored(v.shape, v.dtype)[1]).bits // 8, i)
+            for i, v in views.items()
+        )
+        for n, (low, high, i) in enumerate(spans):
+            for low_2, high_2, j in itertools.takewhile(lambda s: s[0] < high, spans[n + 1 :]):
+                wrote = self.written & {i, j}
+                if not wrote or (low, high) == (low_2, high_2) and len(wrote) < 2:
+                    continue
+                warn(
+                    f"{self._who(min(i, j))} and '{self.params[max(i, j)].name}' share {min(high, high_2) - low_2} "
+                    f"bytes, and the kernel writes '{self.params[min(wrote)].name}': what comes out hangs on the order "
+                    "of the blocks",
+                    1028,
+                    fix="tensors of their own (x.copy(), x.clone()); checks=True shows where they meet",
+                )
 
     def _run(self, env, views, scalars):
         if self._program is None or self._blocks(env, scalars) == 0:

@@ -457,3 +457,30 @@ def test_faults_name_python_lines():
     assert e.value.code == "TL0802"
     assert "T.copy(x, Y)" in str(e.value)
     tilelang.compile(f, out_idx=[1], checks=False)(X[0].copy())
+
+
+def test_arguments_that_share_bytes():
+    @T.prim_func
+    def f(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32"), Z: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((64,), "float32")
+            T.copy(X, x)
+            T.copy(x, Y)
+            T.copy(x, Z)
+
+    kernel = tilelang.compile(f, checks=False)
+    a = np.arange(256, dtype="float32")
+
+    def said(*args):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            kernel(*args)
+        return [w.message.diagnostic.text for w in caught if w.message.diagnostic.code == "TL1028"]
+
+    assert said(a[:64], a[64:128], a[128:192]) == []
+    assert said(a[:64], a[:64], a[128:192]) == []  # in place
+    (text,) = said(a[:64], a[63:127], a[128:192])
+    assert "'X' and 'Y' share 4 bytes, and the kernel writes 'Y'" in text
+    (text,) = said(a[:64], a[64:128], a[64:128])
+    assert "'Y' and 'Z' share 256 bytes" in text
+    assert len(said(a[32:96], a[:64], a[64:128])) == 2
