@@ -267,10 +267,15 @@ class DeviceError(TileLangError, RuntimeError):
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+def of_user(frame):
+    """Does a frame not belong to this package?"""
+    return not frame.f_code.co_filename.startswith(_PACKAGE)
+
+
 def user_frame(depth=1):
     """The innermost frame that does not belong to this package."""
     frame = sys._getframe(depth)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and not of_user(frame):
         frame = frame.f_back
     return frame
 
@@ -282,7 +287,7 @@ def user_frames(depth):
     while frame is not None:
         frames.append(frame)
         frame = frame.f_back
-    return [f for f in frames[: len(frames) - depth] if not f.f_code.co_filename.startswith(_PACKAGE)]
+    return [f for f in frames[: len(frames) - depth] if of_user(f)]
 
 
 def frame_depth():
@@ -296,7 +301,7 @@ def frame_depth():
 def passed_as(value):
     """(function of T, its parameter) that `value` was passed as, where such a function is at work on it; else None."""
     frame, at = sys._getframe(2), None
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and not of_user(frame):
         if frame.f_code.co_filename.startswith(_PACKAGE + "language") and frame.f_code.co_name[:8] != "wrapped_":
             at = frame
         frame = frame.f_back

@@ -723,8 +723,8 @@ class Kernel(Debugging):
 
     def _shared(self, views):
         """Warns where a tensor that is written begins inside another one, or two that are written are one. The same
-        tensor as input and output is what many kernels are made for. The checks of the simulator see more, and only what
-        does meet."""
+        tensor as input and output is what many kernels are made for. The checks of the simulator see more, and only
+        what does meet."""
         spans = sorted(
             (v.address, v.address + math.prod(v.core_shape) * DType(stored(v.shape, v.dtype)[1]).bits // 8, i)
             for i, v in views.items()

@@ -538,3 +538,20 @@ def test_an_element_where_a_tile_is_wanted(call):
     assert error_of(make).errors[0].fix == (
         "x[0, 0] is one element: write x for the whole tile, x[0 : m, 0 : n] for a part of it"
     )
+
+
+def around(n):
+    while n >= 0:  # AROUND
+        n = (n + 1) % 7
+
+
+def test_a_helper_that_never_ends(monkeypatch):
+    monkeypatch.setattr("tilelang.frontend.watch.PAUSE", 0.05)
+
+    def make():
+        @T.prim_func
+        def f(X: T.Tensor((64,), "float32")):
+            with T.Kernel(1) as bx:
+                around(bx.range[0])
+
+    check(make, "TL1006", "this loop of Python goes on, and makes no statement", "T.serial", marker="AROUND")

@@ -45,6 +45,7 @@ from .expr import (
     wrap,
 )
 from .returns import Returns
+from .watch import Endless, Watch
 
 
 class Stmt:
@@ -167,6 +168,7 @@ class Builder:
         self.earlier = []  # launches before this one, in order: builders that share the parameters
         self.spelt = {}  # names of the IR text that the author wrote otherwise
         self.scratch = []  # T.alloc_global tensors
+        self.made = 0  # statements so far
         self.returns = Returns(self)
         self.call = None  # of the kernel's function: returns.Call
 
@@ -174,10 +176,15 @@ class Builder:
         self.before = getattr(_local, "builder", None)
         self.depth = frame_depth()
         _local.builder = self
+        self.watch = None if self.live else Watch(self)
         return self
 
     def __exit__(self, kind, error, tb):
         _local.builder = self.before
+        if self.watch is not None:
+            self.watch.end()
+        if kind is Endless:
+            goes_on("this loop of Python goes on, and makes no statement of the kernel", self.watch.place)
         if type(error) in (CompileError, UnknownNameError):  # what was found before belongs to it
             last = [str(d) for d in error.diagnostics]
             before = [d for d in self.errors if str(d) not in last]
@@ -238,6 +245,7 @@ class Builder:
         return s
 
     def statement(self, kind, head, at, body=None):
+        self.made += 1
         return Stmt(kind, head, self.loc(at), body)
 
     def say(self, head):
@@ -264,7 +272,7 @@ class Builder:
                 f"a run-time '{kind}' inside T.Parallel",
                 fix="T.Parallel takes assignments and `if`; put the loop outside, or use T.serial",
             )
-        s = Stmt(kind, head, self.loc(at), [])
+        s = self.statement(kind, head, at, [])
         self.blocks[-1].append(s)
         self.blocks.append(s.body)
         return s
