@@ -4,6 +4,9 @@
  * Exit status: 0 done, 1 the program has an error (diagnostics say which), 2 the command line or a file is wrong. */
 #include "tilelang.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -65,8 +68,8 @@ typedef struct {
   const char *command, *file, *out, *chip, *target, *passes, *root, *python, *constants;
   const char *files[64];
   int n_files;
-  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, threads, time, cost, twin;
-  unsigned long long schedule;
+  int json, write_back, no_auto_sync, no_auto_memory, verify, no_checks, time, cost, twin;
+  unsigned long long threads, schedule;
   Setting args[MAX_SETTINGS], outs[MAX_SETTINGS], results[MAX_SETTINGS];
   const char *fault; /* replay: the code of the first error that was recorded */
   int n_results, *compared; /* replay: set when the run came to its end */
@@ -86,48 +89,84 @@ static int fail(const char *fmt, ...) {
 /* ---- the command line ------------------------------------------------------------------------------------- */
 
 static int add_setting(Setting *list, int *n, char *text) {
-  char *eq = strchr(text, '=');
+  char *eq = strchr(text, '='), *name = text + (*text == '%');
   if (!eq || eq == text) return fail("expected NAME=VALUE, found '%s'", text);
   if (*n == MAX_SETTINGS) return fail("more than %d settings", MAX_SETTINGS);
   *eq = 0;
-  list[(*n)++] = (Setting){text + (*text == '%'), eq + 1, 0, 0};
+  for (int i = 0; i < *n; i++)
+    if (!strcmp(list[i].name, name)) return fail("%%%s is given twice", name);
+  list[(*n)++] = (Setting){name, eq + 1, 0, 0};
+  return OK;
+}
+
+/* A whole number of digits; 0 after a message. */
+static int read_count(const char *what, const char *text, unsigned long long *out) {
+  char *end;
+  errno = 0;
+  *out = strtoull(text, &end, 10);
+  if (*text >= '0' && *text <= '9' && !*end && !errno) return 1;
+  return fail("%s: '%s' is not a whole number from 0 to %llu", what, text, ULLONG_MAX), 0;
+}
+
+typedef struct {
+  const char *name;
+  enum { FLAG, TEXT, NUMBER, SETTING } kind;
+  void *to;
+  int *count;           /* SETTING: how many there are */
+  const char *commands; /* that it means something to */
+} Option;
+
+#define LOWERS "opt emit build sim twin cost replay explain"
+
+static int read_option(const Option *x, char *value, const char *command) {
+  if (!strstr(x->commands, command)) return fail("%s means nothing to %s; see tlc help", x->name, command);
+  if (x->kind != FLAG && !value) return fail("option %s needs a value", x->name);
+  if (x->kind == FLAG) *(int *)x->to = 1;
+  if (x->kind == TEXT) *(const char **)x->to = value;
+  if (x->kind == SETTING) return add_setting(x->to, x->count, value);
+  if (x->kind == NUMBER) return read_count(x->name, value, x->to) ? OK : USAGE;
   return OK;
 }
 
 static int parse_options(int argc, char **argv, Options *o) {
-  const struct { const char *name; int *flag; } flags[] = {
-      {"--json", &o->json},                     {"--no-auto-sync", &o->no_auto_sync}, {"--verify", &o->verify},
-      {"--no-auto-memory", &o->no_auto_memory}, {"--no-checks", &o->no_checks},       {"-w", &o->write_back},
-      {"--time", &o->time}};
-  const struct { const char *name; const char **value; } values[] = {
-      {"--chip", &o->chip}, {"-t", &o->target}, {"--target", &o->target}, {"-p", &o->passes}, {"-o", &o->out},
-      {"--root", &o->root}, {"--python", &o->python}, {"--set", &o->constants}};
+  const Option options[] = {
+      {"--json", FLAG, &o->json, NULL, "check fmt doctor " LOWERS},
+      {"--chip", TEXT, &o->chip, NULL, LOWERS},
+      {"--no-auto-sync", FLAG, &o->no_auto_sync, NULL, LOWERS},
+      {"--no-auto-memory", FLAG, &o->no_auto_memory, NULL, LOWERS},
+      {"--verify", FLAG, &o->verify, NULL, LOWERS},
+      {"-w", FLAG, &o->write_back, NULL, "fmt"},
+      {"-o", TEXT, &o->out, NULL, "fmt opt emit build explain sim cost doctor"},
+      {"-t", TEXT, &o->target, NULL, "emit build"},
+      {"--target", TEXT, &o->target, NULL, "emit build"},
+      {"-p", TEXT, &o->passes, NULL, "opt"},
+      {"--arg", SETTING, o->args, &o->n_args, "sim twin cost replay"},
+      {"--out", SETTING, o->outs, &o->n_outs, "sim"},
+      {"--no-checks", FLAG, &o->no_checks, NULL, "sim twin replay"},
+      {"--threads", NUMBER, &o->threads, NULL, "sim twin replay"},
+      {"--schedule", NUMBER, &o->schedule, NULL, "sim replay"},
+      {"--time", FLAG, &o->time, NULL, "sim"},
+      {"--set", TEXT, &o->constants, NULL, "sim"},
+      {"--root", TEXT, &o->root, NULL, "doctor"},
+      {"--python", TEXT, &o->python, NULL, "doctor"}};
   for (int i = 2; i < argc; i++) {
     char *a = argv[i];
-    int known = 0;
-    for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
-      if (!strcmp(a, flags[f].name)) *flags[f].flag = known = 1;
-    if (known) continue;
     if (a[0] != '-' || !a[1]) {
       if (o->n_files == 64) return fail("more than 64 files");
       o->files[o->n_files++] = a;
       continue;
     }
-    if (i + 1 == argc) return fail("option %s is unknown or needs a value; tlc help lists the options", a);
-    char *value = argv[++i];
-    for (size_t f = 0; f < sizeof values / sizeof *values; f++)
-      if (!strcmp(a, values[f].name)) {
-        *values[f].value = value;
-        known = 1;
-      }
-    int status = OK;
-    if (!strcmp(a, "--arg")) status = add_setting(o->args, &o->n_args, value);
-    else if (!strcmp(a, "--out")) status = add_setting(o->outs, &o->n_outs, value);
-    else if (!strcmp(a, "--threads")) o->threads = atoi(value);
-    else if (!strcmp(a, "--schedule")) o->schedule = strtoull(value, NULL, 10);
-    else if (!known) return fail("unknown option %s; tlc help lists the options", a);
+    const Option *x = options, *end = options + sizeof options / sizeof *options;
+    while (x < end && strcmp(a, x->name)) x++;
+    if (x == end) return fail("unknown option %s; tlc help lists the options", a);
+    int status = read_option(x, x->kind == FLAG ? NULL : argv[i + 1], o->command);
     if (status) return status;
+    i += x->kind != FLAG;
   }
+  if (o->threads > INT_MAX) return fail("--threads: there are no %llu threads", o->threads);
+  if (!strcmp(o->command, "sim") && !o->time && (o->out || o->constants))
+    return fail("%s goes with --time", o->out ? "-o" : "--set");
+  if (o->out && o->n_files > 1) return fail("-o is for one file, %d are given", o->n_files);
   return OK;
 }
 
@@ -135,7 +174,7 @@ static int parse_options(int argc, char **argv, Options *o) {
 static char *read_file(const char *path, size_t *len) {
   FILE *f = strcmp(path, "-") ? fopen(path, "rb") : stdin;
   if (!f) {
-    fail("cannot open %s", path);
+    fail("cannot open '%s': %s", path, strerror(errno));
     return NULL;
   }
   size_t cap = 1 << 16, n = 0, got;
@@ -148,9 +187,10 @@ static char *read_file(const char *path, size_t *len) {
     text = grown;
   }
   int bad = ferror(f) || !text;
+  const char *why = strerror(text ? errno : ENOMEM);
   if (f != stdin) fclose(f);
   if (bad) {
-    fail("cannot read %s", path);
+    fail("cannot read '%s': %s", path, why);
     free(text);
     return NULL;
   }
@@ -160,10 +200,10 @@ static char *read_file(const char *path, size_t *len) {
 
 static int write_file(const char *path, const void *head, size_t head_len, const void *data, size_t len) {
   FILE *f = path ? fopen(path, "wb") : stdout;
-  if (!f) return fail("cannot open %s for writing", path);
+  if (!f) return fail("cannot open '%s' for writing: %s", path, strerror(errno));
   int bad = fwrite(head, 1, head_len, f) != head_len || fwrite(data, 1, len, f) != len;
   bad |= path ? fclose(f) != 0 : fflush(f) != 0;
-  return bad ? fail("cannot write %s", path ? path : "the standard output") : OK;
+  return bad ? fail("cannot write %s: %s", path ? path : "the standard output", strerror(errno)) : OK;
 }
 
 static int write_text(const char *path, const char *text) { return write_file(path, "", 0, text, strlen(text)); }
@@ -314,12 +354,13 @@ static double random_value(const Format *f, uint64_t *state) {
 typedef struct { TlParam p; const Format *f; int64_t count; unsigned char *data; uint32_t crc; } Tensor;
 
 static int fill(Tensor *t, const char *how, int seed_mix) {
-  uint64_t seed = 0;
+  unsigned long long given = 1;
   int random = !strncmp(how, "rand", 4) && (!how[4] || how[4] == ':');
   int ones = !strcmp(how, "ones"), iota = !strcmp(how, "iota");
   if (!random && !ones && !iota && strcmp(how, "zeros"))
-    return fail("%%%s: '%s' is not zeros, ones, iota, rand:SEED or a .npy file", t->p.name, how);
-  if (random) seed = (how[4] ? strtoull(how + 5, NULL, 10) : 1) * 1000003u + (uint64_t)seed_mix;
+    return fail("%%%s: '%s' is not zeros, ones, iota, rand:SEED, FILE.npy or FILE.bin", t->p.name, how);
+  if (random && how[4] && !read_count(t->p.name, how + 5, &given)) return USAGE;
+  uint64_t seed = given * 1000003u + (uint64_t)seed_mix;
   int64_t wrap = t->f->kind == 'b' ? 2 : (int64_t)1 << (t->f->kind == 'f' ? t->f->man_bits + 1 : t->f->man_bits);
   for (int64_t i = 0; i < t->count; i++) {
     double v = random ? random_value(t->f, &seed) : ones ? 1 : iota ? (double)(i % wrap) : 0;
@@ -434,10 +475,18 @@ static const char *setting(const Setting *list, int n, const char *name) {
 static int read_scalar(const Options *o, const TlParam *p, TlArg *arg) {
   const char *text = setting(o->args, o->n_args, p->name);
   if (!text) return fail("%%%s: %s is a scalar without a value; add --arg %s=VALUE", p->name, p->dtype, p->name);
+  const Format *f = format_of(p->dtype);
+  int bits = 8 * p->bytes, big = f->kind == 'u' && bits == 64;
   char *end;
-  if (format_of(p->dtype)->kind == 'f') arg->scalar.f = strtod(text, &end);
+  errno = 0;
+  if (f->kind == 'f') arg->scalar.f = strtod(text, &end);
+  else if (big) arg->scalar.i = (int64_t)strtoull(text, &end, 0);
   else arg->scalar.i = strtoll(text, &end, 0);
-  return *text && !*end ? OK : fail("%%%s: '%s' is not a number", p->name, text);
+  if (!*text || *end) return fail("%%%s: '%s' is not a number", p->name, text);
+  int64_t low = f->kind == 'i' ? -(INT64_C(1) << (bits - 1)) : 0, high = f->kind == 'b' ? 1 : ~low;
+  if (f->kind == 'u' && !big) high = (INT64_C(1) << bits) - 1;
+  int fits = f->kind == 'f' || (!errno && (big ? !strchr(text, '-') : arg->scalar.i >= low && arg->scalar.i <= high));
+  return fits ? OK : fail("%%%s: %s does not hold %s", p->name, p->dtype, text);
 }
 
 static int make_tensor(const Options *o, Tensor *t, TlArg *arg, int index) {
@@ -596,7 +645,7 @@ static int replay(const Options *given, const char *path, const char *text, size
 }
 
 static int simulate(TlContext *c, const Options *o, Tensor *t, TlArg *args, int n) {
-  TlSim s = {.checks = !o->no_checks, .threads = o->threads, .schedule = o->schedule, .record = o->time};
+  TlSim s = {.checks = !o->no_checks, .threads = (int)o->threads, .schedule = o->schedule, .record = o->time};
   TlSimResult r;
   TlPrinted x;
   int ok = tl_sim(c, args, n, &s, &r), printed = 0, status = OK;
@@ -669,7 +718,7 @@ static int twin_kernel(TlContext *c, const Options *o, Tensor *t, TlArg *args, i
   char code[8];
   first_error(c, code);
   if (!ran && strcmp(code, "TL1115")) return FAILED; /* it could not be run */
-  int ok = tl_sim(c, args, n, &(TlSim){.checks = !o->no_checks, .threads = o->threads}, NULL) && ran;
+  int ok = tl_sim(c, args, n, &(TlSim){.checks = !o->no_checks, .threads = (int)o->threads}, NULL) && ran;
   if (o->json) printf("{\"faults\":%d,\"results\":[", tl_error_count(c));
   for (int i = 0; i < n; i++) {
     if (t[i].p.is_tensor && !t[i].p.is_workspace) differ |= compare_tensor(o, &t[i], mine[i].data, &printed);
@@ -726,6 +775,7 @@ static int run_sim(TlContext *c, const Options *o) {
   if (!status) status = known_names(o->outs, o->n_outs, t, n);
   if (!status && !tl_shapes(c, args, n)) status = FAILED;
   int runs = !o->time && !o->cost;
+  runs |= o->time && o->n_outs;
   for (int i = 0; i < n && o->time; i++) runs |= t[i].p.is_tensor && setting(o->args, o->n_args, t[i].p.name);
   for (int i = 0; i < n && !status && runs; i++)
     if (t[i].p.is_tensor) status = make_tensor(o, &t[i], &args[i], i);
@@ -755,7 +805,7 @@ static int run_file(const Options *o, const char *path) {
   int status = tl_load(c, strcmp(path, "-") ? path : "<stdin>", text, len) ? OK : FAILED;
   free(text);
   if (!status) {
-    if (!strcmp(o->command, "fmt")) status = write_text(o->write_back ? path : o->out, tl_text(c));
+    if (!strcmp(o->command, "fmt")) status = write_text(o->write_back && strcmp(path, "-") ? path : o->out, tl_text(c));
     else if (!strcmp(o->command, "opt")) status = run_opt(c, o);
     else if (!strcmp(o->command, "emit")) status = run_emit(c, o);
     else if (!strcmp(o->command, "build")) status = run_build(c, o);
@@ -804,33 +854,29 @@ static int run_doctor(const Options *o) {
   return status ? status : ready ? OK : FAILED;
 }
 
-int main(int argc, char **argv) {
-  static const char *const commands[] = {"check", "fmt",    "opt",     "emit",  "build",
-                                         "sim",   "twin",   "replay",  "cost",  "explain", "doctor"};
+static int run(int argc, char **argv) {
+  static const char *const commands[] = {"check",  "fmt",  "opt",     "emit",   "build",  "sim",  "twin",
+                                         "replay", "cost", "explain", "doctor", "passes", "chips"};
   const char *command = argc > 1 ? argv[1] : "";
-  int help = !strcmp(command, "help");
+  int help = !strcmp(command, "help"), known = 0;
   for (int i = 1; i < argc; i++) help |= !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
-  if (help) {
-    fputs(usage, stdout);
-    return OK;
+  if (help || !*command) {
+    fputs(usage, help ? stdout : stderr);
+    return help ? OK : USAGE;
   }
   if (!strcmp(command, "--version")) {
     printf("tlc %s\n", tl_version());
     return OK;
   }
-  if (!strcmp(command, "passes")) return list_passes();
-  if (!strcmp(command, "chips")) return list_chips();
-  int known = 0;
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) known |= !strcmp(command, commands[i]);
-  if (!known && *command) return fail("unknown command '%s'; tlc help lists the commands", command);
-  if (!known) {
-    fputs(usage, stderr);
-    return USAGE;
-  }
+  if (!known) return fail("unknown command '%s'; tlc help lists the commands", command);
   Options o = {.command = command, .cost = !strcmp(command, "cost"), .twin = !strcmp(command, "twin")};
   int status = parse_options(argc, argv, &o);
   if (status) return status;
-  if (!strcmp(command, "doctor")) return o.n_files ? fail("doctor takes no file") : run_doctor(&o);
+  if (!strcmp(command, "doctor") || !strcmp(command, "passes") || !strcmp(command, "chips")) {
+    if (o.n_files) return fail("%s takes no file", command);
+    return *command == 'd' ? run_doctor(&o) : *command == 'p' ? list_passes() : list_chips();
+  }
   if (!o.n_files) return fail("%s needs a file; tlc help shows the usage", command);
   for (int i = 0; i < o.n_files; i++) {
     int page = !strcmp(command, "explain") && is_code(o.files[i]);
@@ -838,4 +884,12 @@ int main(int argc, char **argv) {
     status = s > status ? s : status;
   }
   return status;
+}
+
+int main(int argc, char **argv) {
+  for (int fd = 0; fd <= 2; fd++) /* a stream that is closed: no file of ours takes its place */
+    if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", O_RDONLY);
+  int status = run(argc, argv);
+  int lost = ferror(stdout) || fflush(stdout);
+  return lost && !status ? fail("cannot write the standard output: %s", strerror(errno)) : status;
 }

@@ -5,6 +5,7 @@
  * Nesting is limited (MAX_DEPTH) because the reader, the printer and the passes recurse. */
 #include "ir.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,8 +114,10 @@ static void lex_number(Parser *p) {
   if (n >= sizeof buf) fail(p, "a number of %zu characters", n);
   memcpy(buf, s, n);
   buf[n] = 0;
+  errno = 0;
   if (t->kind == T_FLOAT) t->f = strtod(buf, NULL);
   else t->i = (int64_t)strtoull(buf, NULL, hex ? 16 : 10);
+  if (t->kind != T_FLOAT && errno) fail(p, "%s does not fit 64 bits", buf);
 }
 
 static void next(Parser *p) {
@@ -158,6 +161,8 @@ static bool at_word(const Parser *p, const char *word) { return tok_is(p, T_NAME
 
 static const char *show(Parser *p) {
   if (p->tok.kind == T_END) return "the end of the text";
+  unsigned char c = (unsigned char)*p->tok.s;
+  if (c < ' ' || c > '~') return arena_printf(p->a, "the byte 0x%02x", c);
   return arena_printf(p->a, "'%s%.*s'", p->tok.kind == T_VAR ? "%" : "", (int)(p->tok.len > 40 ? 40 : p->tok.len),
                       p->tok.s);
 }
