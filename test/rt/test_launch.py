@@ -134,7 +134,7 @@ def test_numpy(run):
         k = compile(scaled(), out_idx=[1])
         a = random(8, 64)
         k(a, 1.0)
-        for bad, says in [((a[:, :32].copy(), 1.0), "wanted (8, 64)"), ((a[:, ::2], 1.0), "not contiguous"),
+        for bad, says in [((a[:, :32].copy(), 1.0), "wanted (8, 64)"), ((np.tile(a, 2)[:, ::2], 1.0), "not contiguous"),
                           ((np.asfortranarray(a), 1.0), "not contiguous"), ((a, "x"), "wanted a number"),
                           ((a.astype(np.float64), 1.0), "dtype float64"), ((a,), "missing: f")]:
             try:
