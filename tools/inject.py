@@ -84,10 +84,11 @@ class Case:
 
     @staticmethod
     def workspaces(program, text, arrays):
-        """Which arrays are workspaces, which are no results. The changed text may want them larger or smaller."""
+        """Which arrays are workspaces, which are no results. The changed text may want them larger or smaller. Those of
+        the compiler come last and are not among the arrays."""
         found = set()
         for i, p in enumerate(json.loads(program.signature_json())["params"] if "workspace" in text else ()):
-            if p.get("workspace"):
+            if p.get("workspace") and i < len(arrays):
                 found.add(i)
                 if all(isinstance(n, int) for n in p["shape"]) and arrays[i].shape != tuple(p["shape"]):
                     size = int(np.prod(p["shape"])) * arrays[i].itemsize
