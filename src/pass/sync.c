@@ -663,5 +663,7 @@ bool pass_sync(PassCtx *p) {
     if ((s->op == ST_CUBE || s->op == ST_VECTOR) && !sync_side(p, s)) return false;
   }
   sync_count_cross(p);
+  ir_renumber(p->k);
+  sync_check_cores(p);
   return true;
 }

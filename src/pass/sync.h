@@ -122,6 +122,12 @@ bool sync_replay(Sync *y);
  * have all theirs, those between cores. */
 void sync_count_side(PassCtx *p, IrStmt *side);
 void sync_count_cross(PassCtx *p);
+/* The first and the last block, where the grid is known; otherwise -1, any. Returns how many. */
+int sync_sample_blocks(const IrKernel *k, int64_t block[2]);
+
+/* sync_cross.c: all cores of a block together. Waits that never end, accesses of GM by different cores that nothing
+ * orders (warnings), and cross-core flags that order nothing (remarks). */
+void sync_check_cores(PassCtx *p);
 
 /* What the user wrote by hand: accesses it leaves unordered (warnings), and flags and barriers that order nothing
  * (remarks). */

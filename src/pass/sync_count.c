@@ -176,8 +176,7 @@ static Count *count_core(PassCtx *p, IrStmt *side, int64_t block, int64_t vid) {
   return c->steps > MAX_STEPS ? NULL : c;
 }
 
-/* The first and the last block, where the grid is known; otherwise any. */
-static int sample_blocks(const IrKernel *k, int64_t block[2]) {
+int sync_sample_blocks(const IrKernel *k, int64_t block[2]) {
   int64_t n = 1;
   for (uint32_t g = 0; g < k->grid.len && n > 0; g++)
     n = ir_is_const(k->grid_ext.data[g]) && k->grid_ext.data[g]->i > 0 && n < INT32_MAX ? n * k->grid_ext.data[g]->i
@@ -198,7 +197,7 @@ static void report(PassCtx *p, const IrStmt *at, const char *flag, int64_t sets,
 
 void sync_count_side(PassCtx *p, IrStmt *side) {
   int64_t block[2];
-  int blocks = sample_blocks(p->k, block), cores = side->op == ST_VECTOR && p->k->vid ? 2 : 1;
+  int blocks = sync_sample_blocks(p->k, block), cores = side->op == ST_VECTOR && p->k->vid ? 2 : 1;
   bool *told = arena_array(p->arena, bool, KEYS);
   for (int i = 0; i < blocks * cores; i++) {
     const Count *c = count_core(p, side, block[i / cores], i % cores);
@@ -248,7 +247,7 @@ void sync_count_cross(PassCtx *p) {
     if (s->op == ST_CUBE || s->op == ST_VECTOR) side[s->op == ST_VECTOR] = s;
   if (!side[0] || !side[1] || !side[0]->body.first || !side[1]->body.first) return;
   int64_t block[2];
-  int blocks = sample_blocks(p->k, block);
+  int blocks = sync_sample_blocks(p->k, block);
   bool told[IDS_COUNTED] = {false};
   for (int b = 0; b < blocks; b++) {
     const Count *core[3] = {count_core(p, side[0], block[b], 0), count_core(p, side[1], block[b], 0),

@@ -152,3 +152,88 @@ def test_a_cross_wait_that_names_no_pipe():
     p = _core.Program()
     assert p.load("k.tl", text) and p.lower(no_auto_sync=True), p.diags_text()
     assert [d["code"] for d in json.loads(p.diags_json())] == ["TL0702"]
+
+
+def handed_over(*changes):
+    """(what is said, what is redundant) of a tile that the cube core hands to the vector cores three times, with flags
+    there and back; changed: pairs of text and text."""
+    text = """tl 1
+file "k.py"
+kernel @k(%A: gm f16[64, 32], %B: gm f16[32, 32], %W: gm f32[2, 32, 32] workspace, %C: gm f32[64, 32] out)
+  grid(%bx: 2) vid(%v) {
+  alloc %a: l1 f16[32, 32]
+  alloc %b: l1 f16[32, 32]
+  alloc %c: l0c f32[32, 32]
+  alloc %u: ub f32[16, 32]
+  cube {
+    copy %A[%bx * 32 +: 32, 0 +: 32] -> %a @1:1
+    copy %B -> %b @2:1
+    gemm %a, %b -> %c init(true) @3:1
+    for %i in 0..3 {
+      if %i > 0 {
+        cross_wait fix #1 @4:1
+      }
+      copy %c -> %W[%bx +: 1, 0 +: 32, 0 +: 32] @5:1
+      cross_set fix #0 mode(2) @6:1
+    }
+    cross_wait fix #1 @7:1
+  }
+  vector {
+    for %j in 0..3 {
+      cross_wait mte2 #0 @8:1
+      copy %W[%bx +: 1, %v * 16 +: 16, 0 +: 32] -> %u @9:1
+      cross_set mte2 #1 mode(2) @10:1
+      copy %u -> %C[%bx * 32 + %v * 16 +: 16, 0 +: 32] @11:1
+    }
+  }
+}
+"""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    p = _core.Program()
+    assert p.load("k.tl", text) and p.lower(), p.diags_text()
+    spare = re.findall(r"cross-core flag ([#\d, ]+), written by hand, .*: delete lines ([\d, ]+);", p.explain())
+    return [(d["code"], d["line"], d["other"]["line"]) for d in json.loads(p.diags_json())], spare
+
+
+WAIT, SET = "cross_wait mte2 #0 @8:1", "cross_set fix #0 mode(2) @6:1"
+
+
+def test_orders_between_cores():
+    assert handed_over() == ([], [])
+    # nobody asks whether the tile was read
+    back = [(f"{x} @{n}:1\n", "\n") for x, n in (("cross_wait fix #1", 4), ("cross_wait fix #1", 7))]
+    assert handed_over(*back, ("cross_set mte2 #1 mode(2) @10:1", ""))[0] == [("TL0701", 5, 9)]
+    # nobody asks whether it is there, or the wrong pipe does
+    assert handed_over((WAIT, ""), (SET, ""))[0] == [("TL0701", 9, 5)]
+    assert handed_over((WAIT, WAIT.replace("mte2", "mte3")))[0][0] == ("TL0701", 9, 5)
+    # set before the tile is there
+    assert handed_over((SET, ""), ("copy %c", f"{SET}\n      copy %c"))[0][0] == ("TL0701", 9, 5)
+    # what a block reads is another one's
+    assert handed_over(("copy %W[%bx", "copy %W[1 - %bx"), (WAIT, ""), (SET, ""))[0] == []
+
+
+def test_waits_that_never_end():
+    """The first wait of the cube core has nobody who answers: the vector cores wait for the cube core."""
+    found = handed_over(("if %i > 0 {", "if %i < 3 {"), ("cross_wait fix #1 @7:1\n", "\n"))[0]
+    assert found == [("TL0704", 8, 4)]
+    # the sets come in another order than their waits on one pipe
+    twice = [(SET, f"{SET}\n      cross_wait fix #2 @20:1\n      cross_set fix #3 mode(2) @21:1")]
+    twice += [(WAIT, f"{WAIT}\n      cross_wait mte2 #3 @22:1\n      cross_set mte2 #2 mode(2) @23:1")]
+    assert handed_over(*twice)[0] == [("TL0704", 22, 20)]
+    # it hangs on what only a run knows: nothing is said
+    data = ("if %i > 0 {", "let %e: f32 = %C[0, 0]\n      if %e > 0.0 {")
+    assert handed_over(data, ("cross_wait fix #1 @7:1\n", "\n"))[0] == []
+
+
+def test_cross_core_flags_that_order_nothing():
+    """A second flag beside the first; an answer that nobody needs, for each round has a tile of its own."""
+    beside = [(SET, f"{SET}\n      cross_set fix #2 mode(2) @30:1"), (WAIT, f"{WAIT}\n      cross_wait mte2 #2 @31:1")]
+    assert handed_over(*beside) == ([], [("#0", "6, 8")])
+    rounds = [("f32[2, 32, 32]", "f32[6, 32, 32]"), ("%W[%bx +", "%W[%bx * 3 + ROUND +")]
+    own = [*rounds, ("ROUND +: 1, 0", "%i +: 1, 0"), ("ROUND", "%j")]
+    assert handed_over(*own) == ([], [("#1", "4, 7, 10")])
+    # more sets than a flag can hold: then the answer is needed
+    many = [("in 0..3", "in 0..20"), ("f32[2, 32, 32]", "f32[40, 32, 32]"), ("%W[%bx +", "%W[%bx * 20 + ROUND +")]
+    assert handed_over(*many, *own[2:]) == ([], [])

@@ -253,7 +253,7 @@ class Profile:
 
     def _without(self, lines):
         """Time without the flags and barriers of these Python lines."""
-        found = r"\n *(?:set_flag|wait_flag|barrier) .* @(?:\d+:)?(\d+):\d+(?=\n)"
+        found = r"\n *(?:set_flag|wait_flag|barrier|cross_set|cross_wait) .* @(?:\d+:)?(\d+):\d+(?=\n)"
         text = re.sub(found, lambda m: "" if int(m[1]) in lines else m[0], self._program.text())
         return self._run(lowered(self.name, text), full=False)[0]["us"]
 
