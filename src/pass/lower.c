@@ -317,11 +317,9 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
     return;
   }
   IrExpr *behind = NULL;
-  bool offset_zero = true;
-  for (int d = target.buf->rank - 2; d < target.buf->rank; d++) offset_zero &= d < 0 || ir_is_int(target.off[d], 0);
   Out in = {c, NULL, s->loc};
   if (w.all_or_nothing) in = emit_if(o, w.guard);
-  if (w.smaller && (!to_l1 || offset_zero)) {
+  if (w.smaller) {
     Out fill = {c, NULL, s->loc};
     if (w.all_or_nothing) fill.into = &o->into->last->alt;
     else fill = emit_if(o, w.always_smaller ? NULL : w.smaller);
@@ -538,7 +536,23 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
   ir_append(o->into, set);
 }
 
-static bool static_fill_follows(const IrStmt *gemm) { return ir_attr(gemm, ATTR_INIT) != NULL; }
+/* Does this product overwrite its accumulator? */
+static IrExpr *starts_over(Ctx *c, const IrStmt *product) {
+  IrExpr *init = ir_attr(product, ATTR_INIT);
+  IrVar *flag = zero_flag(c, product->args[2].region.buf);
+  if (!init) init = ir_int(c->k, DT_BOOL, 0);
+  return flag ? op2(c, EX_LOR, init, ir_var(c->k, flag)) : init;
+}
+
+/* After a product. */
+static void take_zero_flag(Out *o, const IrBuf *acc) {
+  IrVar *flag = zero_flag(o->c, acc);
+  if (!flag) return;
+  IrStmt *taken = ir_new_stmt(o->c->k, ST_ASSIGN, o->loc);
+  taken->set.var = flag;
+  taken->set.value = ir_int(o->c->k, DT_BOOL, 0);
+  ir_append(o->into, taken);
+}
 
 /* ---- products ------------------------------------------------------------------------------------------------- */
 
@@ -722,18 +736,11 @@ static void lower_gemm(Ctx *c, Out *o, const IrStmt *s) {
                      sb, s->loc),
           NULL};
   l.a0->why = l.b0->why = "step of a matrix product, two versions";
-  IrExpr *init = ir_attr(s, ATTR_INIT);
-  IrVar *flag = static_fill_follows(s) ? NULL : zero_flag(c, s->args[2].region.buf);
-  if (!init) init = flag ? ir_var(c->k, flag) : ir_int(c->k, DT_BOOL, 0);
+  IrExpr *init = starts_over(c, s);
   for (int64_t m0 = 0; m0 < t.m; m0 += t.mt)
     for (int64_t n0 = 0; n0 < t.n; n0 += t.nt)
       emit_k(o, s, &t, &l, num(c, m0), min_i64(t.mt, t.m - m0), num(c, n0), min_i64(t.nt, t.n - n0), init);
-  if (flag) {
-    IrStmt *taken = ir_new_stmt(c->k, ST_ASSIGN, s->loc);
-    taken->set.var = flag;
-    taken->set.value = ir_int(c->k, DT_BOOL, 0);
-    ir_append(o->into, taken);
-  }
+  take_zero_flag(o, s->args[2].region.buf);
   pass_remark(c->p, "lower", s->loc, "product (%lld, %lld) x (%lld, %lld): L0 steps of %lld x %lld x %lld",
               (long long)t.m, (long long)t.k, (long long)t.k, (long long)t.n, (long long)t.mt, (long long)t.nt,
               (long long)t.kt);
@@ -800,10 +807,6 @@ static void multiply_zeros_if_unwritten(Ctx *c, IrStmt *reader, IrBuf *acc) {
   Out o = {c, &when->body, loc};
   IrRegion whole = ir_whole(c->k, acc);
   multiply_zeros(&o, &whole);
-  IrStmt *taken = ir_new_stmt(c->k, ST_ASSIGN, loc);
-  taken->set.var = flag;
-  taken->set.value = ir_int(c->k, DT_BOOL, 0);
-  ir_append(o.into, taken);
 }
 
 static bool guard_reader(IrStmt *s, void *user) {
@@ -860,6 +863,16 @@ static bool clear_parts(IrStmt *s, void *user) {
 
 /* ---- driver --------------------------------------------------------------------------------------------------- */
 
+/* Before the products, which have to know all flags: the one that a later fill sets may have come round a loop. */
+static bool lower_clear(IrStmt *s, void *user) {
+  if (s->op != OP_FILL || s->args[1].region.buf->space != SPACE_L0C) return true;
+  IrBlock made = {0};
+  Out o = {user, &made, s->loc};
+  lower_acc_fill(user, &o, s);
+  ir_replace_with_block(s, &made);
+  return true;
+}
+
 static bool lower_stmt(IrStmt *s, void *user) {
   Ctx *c = user;
   IrBlock made = {0};
@@ -868,8 +881,11 @@ static bool lower_stmt(IrStmt *s, void *user) {
     if (!lower_copy(c, &o, s)) return true;
   } else if (s->op == OP_GEMM) {
     lower_gemm(c, &o, s);
-  } else if (s->op == OP_FILL && s->args[1].region.buf->space == SPACE_L0C) {
-    lower_acc_fill(c, &o, s);
+  } else if (s->op == OP_MMAD && zero_flag(c, s->args[2].region.buf)) {
+    IrStmt *product = ir_clone(c->k, s);
+    ir_set_attr(c->k, product, ATTR_INIT, starts_over(c, s));
+    ir_append(&made, product);
+    take_zero_flag(&o, s->args[2].region.buf);
   } else if (s->op == OP_FILL && s->args[1].region.buf->space == SPACE_L1) {
     emit2(&o, OP_L1_FILL, ir_arg_scalar(ir_cast(c->k, s->args[1].region.buf->type, s->args[0].scalar)),
           s->args[1].region);
@@ -884,6 +900,7 @@ bool pass_lower(PassCtx *p) {
   Ctx c = {p, p->k, true};
   ir_walk(&p->k->body, clear_parts, &c);
   ir_walk(&p->k->body, guard_readers, &c);
+  ir_walk(&p->k->body, lower_clear, &c);
   ir_walk(&p->k->body, lower_stmt, &c);
   return c.ok;
 }

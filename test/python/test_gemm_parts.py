@@ -317,3 +317,69 @@ def test_accumulators_of_other_dtypes_than_the_cube_has(dtype, sums, use):
     p = a.astype("f4") @ b.astype("f4")
     want = {"copied": p, "scaled": p * 0.5, "started": p + d.astype("f4"), "operand": p @ b.astype("f4")}[use]
     np.testing.assert_allclose(c.astype("f4"), want, rtol=1e-2 if sums == "bfloat16" else 1e-3)
+
+
+STEPS = ["clear", "multiply", "start", "clear if", "multiply if", "start if", "start when"]
+
+
+@pytest.mark.parametrize("last", STEPS)
+@pytest.mark.parametrize("middle", STEPS)
+def test_accumulator_that_is_cleared_and_started(middle, last):
+    """Whatever came since it was cleared, at compile time or at run time: nothing is lost, nothing stays."""
+    steps = ["clear", middle, last, "multiply"]
+
+    @T.prim_func
+    def main(A: T.Tensor((P, P), "float16"), B: T.Tensor((P, P), "float16"), s: T.int32, C: T.Tensor((P, P), "float")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((P, P), "float16")
+            b = T.alloc_shared((P, P), "float16")
+            c = T.alloc_fragment((P, P), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            for step in steps:
+                if step == "clear":
+                    T.clear(c)
+                elif step == "multiply":
+                    T.gemm(a, b, c)
+                elif step == "start":
+                    T.gemm(a, b, c, clear_accum=True)
+                elif step == "start when":
+                    T.gemm(a, b, c, clear_accum=s == 1)
+                elif s == 1:
+                    if step == "clear if":
+                        T.clear(c)
+                    else:
+                        T.gemm(a, b, c, clear_accum=step == "start if")
+            T.copy(c, C)
+
+    kernel = tilelang.compile(main)
+    a = b = np.ones((P, P), np.float16)
+    for s in (0, 1):
+        c, n = np.zeros((P, P), np.float32), 0
+        kernel(a, b, s, c)
+        for step in steps:
+            if step.endswith("if") and not s:
+                continue
+            starts = step.startswith(("clear", "start")) and (step != "start when" or s)
+            n = (0 if starts else n) + (not step.startswith("clear"))
+        assert np.all(c == P * n), (s, c[0, 0] / P, n)
+
+
+def test_part_of_a_tile_past_the_end_of_the_tensor():
+    """Rows that the tensor does not have are zeros, in whichever part of the tile they come."""
+
+    @T.prim_func
+    def main(A: T.Tensor((100, P), "float16"), B: T.Tensor((P, P), "float16"), C: T.Tensor((2 * P, P), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((2 * P, P), "float16")
+            b = T.alloc_shared((P, P), "float16")
+            c = T.alloc_fragment((2 * P, P), "float32")
+            for i in T.serial(2):
+                T.copy(A[i * P : i * P + P, :], a[i * P : i * P + P, :])
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(c, C)
+
+    c = np.full((2 * P, P), 7, np.float32)
+    tilelang.compile(main)(np.ones((100, P), np.float16), np.ones((P, P), np.float16), c)
+    assert np.all(c[:100] == P) and np.all(c[100:] == 0)
