@@ -676,6 +676,14 @@ static void check_for(Verifier *v, IrStmt *s) {
     Diag *g = bad(v, LOOP_STEP, "the loop over %%%s has step 0", s->loop.var->name);
     diag_fix(v->d, g, "use a step of at least 1");
   }
+  const IrExpr *bounds[3] = {s->loop.lo, s->loop.hi, s->loop.step};
+  for (int i = 0; i < 3; i++) {
+    if (!ir_is_const(bounds[i]) || bounds[i]->i == (int32_t)bounds[i]->i) continue;
+    Diag *g = bad(v, LOOP_STEP, "the loop over %%%s has the %s %lld, and its index is i32", s->loop.var->name,
+                  i == 2 ? "step" : "bound", ll(bounds[i]->i));
+    diag_fix(v->d, g, "use numbers up to %d; for more, a loop over parts around it", INT32_MAX);
+    break;
+  }
   if (s->loop.stages < 0 || s->loop.stages > 8) {
     Diag *g = bad(v, PIPELINE_DEPTH, "the loop over %%%s is a pipeline of %d stages", s->loop.var->name,
                   s->loop.stages);
@@ -716,6 +724,27 @@ static void check_while(Verifier *v, IrStmt *s) {
   v->maybe--;
 }
 
+/* A tile or a tensor has at most INT32_MAX elements; a sum over such goes through more. */
+static void check_iterations(Verifier *v, const IrStmt *s) {
+  const int64_t most = (int64_t)1 << 40;
+  int64_t all = 1;
+  for (int i = 0; i < s->par.n; i++) {
+    check_int(v, s->par.ext[i], "extent");
+    if (!ir_is_const(s->par.ext[i])) continue;
+    int64_t n = s->par.ext[i]->i;
+    if (n < 1 || n > INT32_MAX) {
+      Diag *g = bad(v, PARALLEL_EXTENT, "index %%%s of `parallel` has extent %lld", s->par.vars[i]->name, ll(n));
+      diag_fix(v->d, g, "use an extent of at least 1 and at most %d", INT32_MAX);
+      n = 1;
+    }
+    all = all > most / n ? most + 1 : all * n;
+  }
+  if (all <= most) return;
+  Diag *g = bad(v, PARALLEL_EXTENT, "`parallel` over %%%s has more than %lld iterations", s->par.vars[0]->name,
+                ll(most));
+  diag_fix(v->d, g, "use smaller extents; no tensor has as many elements");
+}
+
 static void check_parallel(Verifier *v, IrStmt *s) {
   if (v->par) {
     Diag *g = bad(v, PARALLEL_NEST, "`parallel` over %%%s stands inside another one", s->par.vars[0]->name);
@@ -726,14 +755,7 @@ static void check_parallel(Verifier *v, IrStmt *s) {
     Diag *g = bad(v, LOWERED_OP, "`parallel` is no instruction of the chip");
     diag_fix(v->d, g, "leave `lowered` out of the kernel's head and let the passes lower it");
   }
-  for (int i = 0; i < s->par.n; i++) {
-    check_int(v, s->par.ext[i], "extent");
-    if (ir_is_const(s->par.ext[i]) && s->par.ext[i]->i < 1) {
-      Diag *g = bad(v, PARALLEL_EXTENT, "index %%%s of `parallel` has extent %lld", s->par.vars[i]->name,
-                    ll(s->par.ext[i]->i));
-      diag_fix(v->d, g, "use an extent of at least 1");
-    }
-  }
+  check_iterations(v, s);
   for (int i = 0; i < s->par.n; i++) open_var(v, s->par.vars[i]);
   const IrStmt *outer = v->par;
   int loops = v->loops, maybe = v->par_maybe;
