@@ -661,6 +661,8 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
                : "an integer division by a constant over 2^20 is not exact in f32";
   }
   case EX_SELECT:
+    if (par_may_divide_by_zero(v, e->arg[1]) || par_may_divide_by_zero(v, e->arg[2]))
+      return "a divisor that the condition leaves out may be 0";
     return par_proven_inside(v, e->arg[1]) && par_proven_inside(v, e->arg[2])
                ? NULL
                : "an element that the condition leaves out may lie outside its tile";

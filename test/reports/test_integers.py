@@ -1,4 +1,4 @@
-"""The kinds of reports about conversions: what does not fit, in every way of writing it."""
+"""The kinds of reports about integers: what does not fit, choices, divisions; in every way of writing them."""
 
 import numpy as np
 import pytest
@@ -99,3 +99,31 @@ def test_absolute_values_of_every_integer(dtype):
 
     o, p = tilelang.compile(f, out_idx=[-2, -1])(x)
     assert np.array_equal(o, abs(x).max(1)) and np.array_equal(p, abs(x).sum(0, dtype=dtype))
+
+
+@pytest.mark.parametrize("way", ["if_then_else", "if", "and"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_division_that_the_condition_leaves_out_is_not_done(way):
+    x, z = np.arange(-20, 20, dtype=np.int32), np.tile(np.arange(-2, 3, dtype=np.int32), 8)
+
+    @T.prim_func
+    def f(X: T.Tensor((40,), "int32"), Z: T.Tensor((40,), "int32"), O: T.Tensor((40,), "int32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((40,), "int32")
+            z = T.alloc_shared((40,), "int32")
+            T.copy(X, x)
+            T.copy(Z, z)
+            for i in T.Parallel(40):
+                if way == "if_then_else":
+                    x[i] = T.if_then_else(z[i] != 0, x[i] // z[i], -1)
+                elif way == "if":
+                    if z[i] != 0:
+                        x[i] = x[i] % z[i]
+                else:
+                    x[i] = T.if_then_else(T.And(z[i] != 0, x[i] > 0), x[i] % z[i] + x[i] // z[i], -1)
+            T.copy(x, O)
+
+    by = np.where(z == 0, 1, z)
+    want = {"if_then_else": np.where(z != 0, x // by, -1), "if": np.where(z != 0, x % by, x),
+            "and": np.where((z != 0) & (x > 0), x % by + x // by, -1)}[way]  # fmt: skip
+    assert np.array_equal(tilelang.compile(f, out_idx=-1)(x, z), want)
