@@ -365,11 +365,6 @@ static void vectorise(Par *v, const Work *w) {
                      "let the tiles cover the whole loop, or guard with a copy that clamps");
     return;
   }
-  if (w->guard && (par_may_divide_by_zero(v, w->guard) || par_may_divide_by_zero(v, w->value))) {
-    par_scalar_statement(v, w, "a divisor that the condition leaves out may be 0",
-                         "keep the divisor at least 1 with max, which needs no condition");
-    return;
-  }
   int64_t budget = par_temp_budget(v);
   Mark m = mark(v);
   v->temp_bytes = 0;

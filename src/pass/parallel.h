@@ -101,7 +101,6 @@ typedef struct {
 uint32_t par_axes_of(const Par *v, const IrExpr *e);
 uint32_t par_left_axes(const Par *v, const Work *w);
 bool par_reads_buf(const IrExpr *e, const IrBuf *b);
-bool par_may_divide_by_zero(Par *v, const IrExpr *e);
 bool par_proven_inside(Par *v, IrExpr *e); /* no element that e loads lies outside its tile */
 typedef struct { int axis; int64_t coef; IrExpr *rest; bool ok; } Linear; /* coef * axis + rest; axis -1: none */
 Linear par_linear(const Par *v, IrExpr *e, uint32_t mask); /* the axes outside of mask count as fixed */

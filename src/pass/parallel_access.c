@@ -64,17 +64,6 @@ bool par_proven_inside(Par *v, IrExpr *e) {
   return true;
 }
 
-bool par_may_divide_by_zero(Par *v, const IrExpr *e) {
-  if (e->op == EX_LOAD) return false;
-  if ((e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type)) {
-    IrRange r = ir_range(v->k, e->arg[1]);
-    if (r.lo <= 0 && r.hi >= 0) return true;
-  }
-  for (int i = 0; e->op > EX_LOAD && i < e->n; i++)
-    if (par_may_divide_by_zero(v, e->arg[i])) return true;
-  return false;
-}
-
 /* ---- accesses as regions ------------------------------------------------------------------------------------ */
 
 Linear par_linear(const Par *v, IrExpr *e, uint32_t mask) {

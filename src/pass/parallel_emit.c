@@ -230,7 +230,8 @@ IrExpr *par_safe_divisors(Par *v, IrExpr *e, IrExpr *guard) {
     a[i] = par_safe_divisors(v, old, guard);
     same &= a[i] == old;
   }
-  bool divides = (e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type) && !ir_is_const(e->arg[1]);
+  bool divides = (e->op == EX_FDIV || e->op == EX_MOD) && !dtype_is_float(e->type) && !ir_is_const(e->arg[1]) &&
+                 !(e->arg[1]->op == EX_SELECT && ir_expr_equal(e->arg[1]->arg[0], guard));
   if (divides) a[1] = ir_select(v->k, guard, a[1], ir_int(v->k, a[1]->type, 1));
   return same && !divides ? e : rebuilt(v, e, a);
 }

@@ -515,8 +515,9 @@ static Val choose(Par *v, IrExpr *cond, Val a, Val b, uint32_t span, const IrReg
   if (!par_axes_of(v, cond)) return select_fixed(v, cond, a, b, span, dst);
   if (cond->op == EX_LNOT) return choose(v, cond->arg[0], b, a, span, dst);
   if (cond->op == EX_LAND || cond->op == EX_LOR) {
-    Val inner = choose(v, cond->arg[1], a, b, span, NULL);
     bool both = cond->op == EX_LAND;
+    IrExpr *when = both ? cond->arg[0] : ir_unary(k, EX_LNOT, cond->arg[0]);
+    Val inner = choose(v, par_safe_divisors(v, cond->arg[1], when), a, b, span, NULL);
     Val r = choose(v, cond->arg[0], both ? inner : a, both ? b : inner, span, dst);
     if (inner.temp != r.temp) par_release(v, inner.temp);
     return r;
@@ -547,14 +548,14 @@ static Val choose(Par *v, IrExpr *cond, Val a, Val b, uint32_t span, const IrReg
 }
 
 /* The same choice of the same bits, in dtype t. */
-static IrExpr *select_signed(Par *v, const IrExpr *e, DType t) {
-  IrExpr *yes = ir_bits(v->k, t, e->arg[1]), *no = ir_bits(v->k, t, e->arg[2]);
-  return ir_bits(v->k, (DType)e->type, ir_select(v->k, e->arg[0], yes, no));
+static IrExpr *select_signed(Par *v, IrExpr *c, IrExpr *a, IrExpr *b, DType t) {
+  return ir_bits(v->k, (DType)a->type, ir_select(v->k, c, ir_bits(v->k, t, a), ir_bits(v->k, t, b)));
 }
 
 static Val eval_select(Par *v, IrExpr *e, const IrRegion *dst) {
   IrKernel *k = v->k;
-  IrExpr *c = e->arg[0], *a = e->arg[1], *b = e->arg[2];
+  IrExpr *c = e->arg[0], *a = par_safe_divisors(v, e->arg[1], c);
+  IrExpr *b = par_safe_divisors(v, e->arg[2], ir_unary(k, EX_LNOT, c));
   DType t = e->type;
   if (t == DT_I32 || t == DT_I16) { /* b + c * (a - b) wraps to the exact choice */
     v->choosing++;
@@ -563,7 +564,7 @@ static Val eval_select(Par *v, IrExpr *e, const IrRegion *dst) {
     v->choosing--;
     return x;
   }
-  if (t == DT_U16) return par_eval(v, select_signed(v, e, DT_I16), dst);
+  if (t == DT_U16) return par_eval(v, select_signed(v, c, a, b, DT_I16), dst);
   if (t != DT_F16 && t != DT_F32) { /* of one byte: exact in f16 */
     DType w = t == DT_BF16 ? DT_F32 : DT_F16;
     return par_eval(v, ir_cast(k, t, ir_select(k, c, ir_cast(k, w, a), ir_cast(k, w, b))), dst);
@@ -621,7 +622,7 @@ static IrExpr *as_signed(Par *v, IrExpr *e) {
                                      : ir_bits(k, DT_U32, ir_binary(k, EX_SHL, ir_bits(k, DT_I32, e->arg[0]),
                                                                     ir_cast(k, DT_I32, e->arg[1])));
   case EX_NOT: return ir_bits(k, DT_U32, ir_unary(k, EX_NOT, ir_bits(k, DT_I32, e->arg[0])));
-  case EX_SELECT: return select_signed(v, e, DT_I32);
+  case EX_SELECT: return select_signed(v, e->arg[0], e->arg[1], e->arg[2], DT_I32);
   case EX_CAST: {
     DType from = e->arg[0]->type;
     bool narrow = !dtype_is_float(from) && from != DT_BOOL && dtype_size(from) <= 4;
@@ -661,8 +662,6 @@ static const char *no_vector_form(Par *v, IrExpr *e) {
                : "an integer division by a constant over 2^20 is not exact in f32";
   }
   case EX_SELECT:
-    if (par_may_divide_by_zero(v, e->arg[1]) || par_may_divide_by_zero(v, e->arg[2]))
-      return "a divisor that the condition leaves out may be 0";
     return par_proven_inside(v, e->arg[1]) && par_proven_inside(v, e->arg[2])
                ? NULL
                : "an element that the condition leaves out may lie outside its tile";

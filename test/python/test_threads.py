@@ -125,6 +125,16 @@ def groups(t, X, Y, n):
 
 
 @T.macro
+def between(t, X, Y, n):
+    f = T.alloc_fragment((n,), "int32")
+    if t >= n // 2 and t < n:
+        T.copy(X, f)
+    if t >= 1 and t < n // 2:
+        for i in T.Parallel(n):
+            Y[i] = f[i] + 1
+
+
+@T.macro
 def counted(t, X, Y, n):
     s = T.alloc_shared((1,), "int32")
     if t == 0:
@@ -155,6 +165,7 @@ MEANING = {
     own_lengths: np.cumsum,
     strided: lambda x: np.where(np.arange(len(x)) > 0, x + 1, 0),
     groups: lambda x: np.where(np.arange(len(x)) < len(x) // 2, x * 3, 7),
+    between: lambda x: x + 1,
     counted: lambda x: np.full(len(x), (len(x) + 1) // 2),
     whole_tiles: lambda x: x + x[np.arange(len(x)) // 4 * 4],
 }

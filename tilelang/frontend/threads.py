@@ -249,6 +249,7 @@ class Expansion:
         that must be gone through one by one, and how often it is done when each of `repeat` does it. None: never."""
         over = frozenset().union(*map(self.deps_new, guards)) - keep
         mixed = [g for g in guards if self.deps_new(g) & over]
+        left = [g for g in guards if not self.deps_new(g) & over]
         free = self.sorted(over)
         if not all(g.pure and _only(g, over) for g in mixed) or _size(free) > _MOST_THREADS:
             return guards, free, _size(self.sorted(repeat - over))
@@ -257,7 +258,6 @@ class Expansion:
             at = {id(v): const(n, int32) for v, n in zip(free, point)}
             if all(value_of(rebuild(g, lambda x: at.get(id(x)))) for g in mixed):
                 done.add(tuple(n for v, n in zip(free, point) if id(v) in repeat))
-        left = [g for g in guards if g not in mixed]
         return (left, [], len(done) * _size(self.sorted(repeat - over))) if done else (None, [], 0)
 
     def deps_new(self, e):

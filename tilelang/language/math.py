@@ -152,18 +152,26 @@ def trunc(x):
     return if_then_else(x < 0, ceil(x), floor(x))
 
 
+def _in_float32(fn, x):
+    """fn(x), a formula of several steps, rounded to x's dtype once."""
+    if _python(x):
+        return fn(x)
+    x = wrap(x)
+    return _cast(fn(_cast(x, "float32")), x.dtype) if x.dtype in ("float16", "bfloat16") else fn(x)
+
+
 def exp2(x):
     """2 ** x."""
-    return exp(x * _m.log(2.0))
+    return _in_float32(lambda v: exp(v * _m.log(2.0)), x)
 
 
 def log2(x):
-    return log(x) * (1.0 / _m.log(2.0))
+    return _in_float32(lambda v: log(v) * (1.0 / _m.log(2.0)), x)
 
 
 def sigmoid(x):
     """1 / (1 + exp(-x))."""
-    return 1.0 / (1.0 + exp(-x))
+    return _in_float32(lambda v: 1.0 / (1.0 + exp(-v)), x)
 
 
 def pow(a, b):
