@@ -284,15 +284,28 @@ void lg_warn_scalar(Lg *g, const Nest *n, const char *what, const char *why, con
   diag_fix(g->p->diags, w, "%s", fix);
 }
 
+/* e as a tile's conversion makes it: to the nearest that a narrower integer dtype holds. */
+static IrExpr *narrowed(IrKernel *k, IrExpr *e, DType t) {
+  DType from = (DType)e->type;
+  int bits = dtype_info[t].bits;
+  bool is_signed = dtype_info[t].cls == 'i';
+  if (dtype_is_float(from) || dtype_is_float(t) || t == DT_BOOL || bits >= dtype_info[from].bits)
+    return ir_cast(k, t, e);
+  int64_t high = (INT64_C(1) << (bits - is_signed)) - 1;
+  e = ir_binary(k, EX_MIN, e, ir_int(k, from, high));
+  if (dtype_info[from].cls == 'i') e = ir_binary(k, EX_MAX, e, ir_int(k, from, is_signed ? -high - 1 : 0));
+  return ir_cast(k, t, e);
+}
+
 /* The value of one element of op; NULL: pipe S does not compute it. Small floats run in f32 and are rounded once. */
 static IrExpr *element_value(Lg *g, StmtOp op, IrExpr **in, DType t) {
   IrKernel *k = g->k;
   DType w = dtype_is_float(t) && dtype_size(t) < 4 ? DT_F32 : t;
   IrExpr *a = ir_cast(k, w, in[0]), *b = in[1] ? ir_cast(k, w, in[1]) : NULL;
   switch (op) {
+  case OP_CAST: return narrowed(k, in[0], t);
   case OP_MOVE:
   case OP_COPY:
-  case OP_CAST:
   case OP_FILL:
   case OP_BROADCAST: return ir_cast(k, t, in[0]);
   case OP_ADD: a = ir_binary(k, EX_ADD, a, b); break;

@@ -104,6 +104,10 @@ void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
     return;
   }
   if (!lg_cast_route(g->p->arch, to, from, hop, &hops)) {
+    if (dtype_is_float(to) && rounds && mode != CAST_RINT && !holds(to, from)) {
+      lg_no_dtype(g, to, "leave the mode out: pipe S, which converts here, rounds to nearest");
+      return;
+    }
     lg_warn_scalar(g, n, arena_printf(g->a, "the conversion of %s to %s", dtype_info[from].name, dtype_info[to].name),
                    "the vector unit has no path between the two", "use i32, i16, f16 or f32 tiles");
     if (dtype_is_float(from) && !dtype_is_float(to) && to != DT_BOOL) { /* whole first: pipe S cuts off the fraction */
@@ -118,8 +122,7 @@ void lg_cast(Lg *g, const Nest *n, Opd src, Opd dst, CastMode mode) {
     DType x = opd_type(&src), y = hop[i];
     bool int_x = !dtype_is_float(x), int_y = !dtype_is_float(y);
     CastMode m = holds(y, x) || (int_x && int_y) ? CAST_NONE : CAST_RINT;
-    if (m != CAST_NONE && rounds && (int_y || dtype_is_float(to)) && dtype_is_float(from) == dtype_is_float(x))
-      m = mode;
+    if (m != CAST_NONE && rounds && (int_y || dtype_is_float(to))) m = mode;
     if (mode == CAST_ODD && x == DT_F32 && y == DT_F16 && to == DT_F16) m = CAST_ODD;
     Opd t = i + 1 == hops ? dst : lg_temp(g, n, y);
     cast_hop(g, n, src, t, m);
@@ -539,6 +542,17 @@ static void fill(Lg *g, Nest *n, Opd scalar, Opd dst) {
   lg_finish(g, n, &dst, &f);
 }
 
+/* Do `count` numbers from first on, step apart, stay in i32, as far as one can tell? */
+static bool stays_in_i32(Lg *g, IrExpr *first, IrExpr *step, int64_t count) {
+  IrRange f = ir_range(g->k, first), s = ir_range(g->k, step);
+  int64_t low, high;
+  bool over = __builtin_mul_overflow(min_i64(s.lo, 0), count, &low) || __builtin_add_overflow(low, f.lo, &low) ||
+              __builtin_mul_overflow(max_i64(s.hi, 0), count, &high) || __builtin_add_overflow(high, f.hi, &high);
+  bool known = dtype_size((DType)first->type) == 8 || dtype_size((DType)step->type) == 8 ||
+               (ir_is_const(first) && ir_is_const(step));
+  return !known || (!over && low >= INT32_MIN && high <= INT32_MAX);
+}
+
 static void arange(Lg *g, Nest *n, Opd first, Opd step, Opd dst) {
   if (as_signed(OP_ARANGE, opd_type(&dst)) != opd_type(&dst)) {
     DType same = as_signed(OP_ARANGE, opd_type(&dst));
@@ -548,8 +562,11 @@ static void arange(Lg *g, Nest *n, Opd first, Opd step, Opd dst) {
   }
   DType t = opd_type(&dst), w = work_type(g, OP_ARANGE, t);
   if (t == DT_I64) w = DT_I32;
-  if (w == DTYPE_COUNT) {
-    lg_no_dtype(g, t, "make it in i32 or f32 and cast");
+  int64_t count = 1;
+  for (int d = 0; d < n->n; d++) count *= n->max[d];
+  if (w == DTYPE_COUNT || (t == DT_I64 && !stays_in_i32(g, first.scalar, step.scalar, count))) {
+    lg_no_dtype(g, t, t == DT_I64 ? "numbers beyond i32 have none: make it in i32, cast, and add the rest"
+                                  : "make it in i32 or f32 and cast");
     return;
   }
   Finish f;
@@ -561,6 +578,7 @@ static void arange(Lg *g, Nest *n, Opd first, Opd step, Opd dst) {
          (Opd[]){lg_scalar(lg_scalar_as(g, w, first.scalar)), lg_scalar(lg_scalar_as(g, w, step.scalar)), run}, 3,
          NO_ATTR, 0);
   if (run.r.buf != dst.r.buf) {
+    if (is_byte(t)) lg_wrap(g, &flat, run, t);
     if (w != t) run = lg_as(g, &flat, run, t);
     lg_copy(g, n, run, dst);
   }
@@ -572,8 +590,8 @@ static void convert(Lg *g, Nest *n, Opd *arg, CastMode mode) {
   DType from = opd_type(&arg[0]), to = opd_type(&arg[1]);
   bool whole = from == to && dtype_is_float(to) && mode != CAST_NONE;
   Finish f;
-  if (from != to && dtype_size(from) > 1 && dtype_size(from) == dtype_size(to) && !arg[0].scalar &&
-      !dtype_is_float(from) && !dtype_is_float(to)) { /* signed and unsigned: the same bits */
+  bool whole_both = strchr("iu", dtype_info[from].cls) && strchr("iu", dtype_info[to].cls);
+  if (from != to && whole_both && dtype_size(from) == dtype_size(to) && !arg[0].scalar) { /* the same bits */
     arg[0] = reread(g, arg[0], to);
     from = to;
   }

@@ -226,3 +226,13 @@ def test_in_place(run, t):
     for statement, want in cases.items():
         with np.errstate(over="ignore"):
             same(run(statement, "a", a=(t, a)), want.astype(DTYPE[t]), t, 2)
+
+
+@pytest.mark.parametrize("first,step", [(0, 1), (100, -1), (-7, 3)])
+@pytest.mark.parametrize("t", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "f16", "bf16", "f32"])
+def test_arange(run, t, first, step):
+    """Integers wrap in their dtype, however narrow."""
+    if t[0] == "u" and min(first, step) < 0:
+        pytest.skip("the verifier refuses the constant")
+    a = np.zeros(320, DTYPE[t])
+    same(run(f"arange {first}, {step} -> %a", "a", a=(t, a)), (np.arange(320) * step + first), t)

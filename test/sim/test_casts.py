@@ -151,6 +151,39 @@ vector {{\ngm_to_ub %A -> %a\nbarrier all\n{casts}\n}}\n}}\n"""
         check(a, arith.cast_tile(a, DType(source), DType(t), m), source, t, m, tile=True)
 
 
+def lowered(tlc, tmp_path, source, targets, mode, chip="950"):
+    """The op `cast` before it is lowered: to each target, by whatever way there is."""
+    a = values(source)
+    a = np.resize(a, -(-a.size // 64) * 64)
+    outs = {t.upper() + "c": t for t in targets}
+    params = ", ".join(f"%{n}: gm {t}[{a.size}] out" for n, t in outs.items())
+    body = [f"alloc %a: shared {source}[{a.size}]", "copy %A -> %a"]
+    for n, t in outs.items():
+        body += [f"alloc %{t}r: shared {t}[{a.size}]", f"cast %a -> %{t}r mode({mode})", f"copy %{t}r -> %{n}"]
+    text = f"kernel @k(%A: gm {source}[{a.size}], {params}) grid(%bx: 1) {{\n" + "\n".join(body) + "\n}\n"
+    for n, got in sim(tlc, tmp_path, 'file "k.py"\n' + located(text), a, outs).items():
+        t, exact = outs[n], np.ones(a.size, bool)
+        if t == "bf16" and source in WHOLE:
+            exact = np.abs(a.astype(np.float64)) <= 2**24  # beyond, f32 rounds on the way
+        check(a[exact], got[exact], source, t, mode, tile=True)
+
+
+def located(text):
+    return re.sub("(?m)^((?:alloc|copy|cast).*)$", r"\1 @1:1", text)
+
+
+@pytest.mark.parametrize("source", [*WHOLE, *FLOAT])
+def test_any_pair(tlc, tmp_path, source):
+    """Integers go to the nearest that a narrower dtype holds, also where pipe S converts them; equal widths wrap."""
+    lowered(tlc, tmp_path, source, [t for t in (*WHOLE, *FLOAT) if t != source], "none")
+
+
+@pytest.mark.parametrize("mode", ["floor", "ceil", "trunc"])
+@pytest.mark.parametrize("source", ["i16", "i32", "i64", "f16", "bf16", "f32"])
+def test_modes_over_several_steps(tlc, tmp_path, source, mode):
+    lowered(tlc, tmp_path, source, [t for t in ("f16", "bf16", "f32", "e4m3", "i8", "i16", "i32") if t != source], mode)
+
+
 def test_constants(tlc, tmp_path):
     """A constant goes through every dtype that it is written in."""
     text = """kernel @k(%A: gm f32[1], %C: gm f32[6] out) grid(%bx: 1) lowered("950", vector) {
