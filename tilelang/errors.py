@@ -41,6 +41,7 @@ CODES = {
     1026: ("warning", "number beyond the range of its dtype"),
     1027: ("warning", "launch without blocks"),
     1028: ("warning", "arguments share bytes"),
+    1029: ("warning", "element read after a write"),
     1030: ("error", "wrong argument of a kernel call"),
 }
 

@@ -1,5 +1,7 @@
 """`return` where the chip decides: numbers against the same Python run for each block, and what cannot be expressed."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -280,3 +282,66 @@ def test_a_tensor_is_returned_always_or_not():
             with T.Kernel(1) as bx:
                 if n > 1:
                     return X
+
+
+@T.macro
+def bump(x, i):
+    x[i] = x[i] + 10.0
+    return x[i]
+
+
+@T.macro
+def count(n):
+    n += 1
+    return n
+
+
+def bump_of_python(x, i):
+    x[i] = x[i] + 10.0
+    return x[i]
+
+
+@T.prim_func
+def stores_and_returns(X: T.Tensor((16,), "float32"), Y: T.Tensor((16,), "float32")):
+    with T.Kernel(1) as bx:
+        x, y = T.alloc_shared((16,), "float32"), T.alloc_shared((16,), "float32")
+        n = T.alloc_var("int32", init=0)
+        T.copy(X, x)
+        for i in T.Parallel(16):
+            y[i] = bump(x, i)
+        y[0] = bump(x, 3) + bump(x, 3)
+        y[1], y[2] = bump(x, 4), bump(x, 4)
+        y[3] = count(n) * 10 + count(n)
+        T.copy(y, Y)
+
+
+def test_a_value_is_that_of_the_moment_of_its_return():
+    x = np.arange(16, dtype="float32")
+    want = x + 10
+    want[:4] = 23 + 33, 24, 34, 12
+    for run in (stores_and_returns, stores_and_returns.compiled().interpret):
+        y = np.zeros(16, "float32")
+        run(x, y)
+        np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize(
+    "value, times",
+    [
+        (lambda x: bump_of_python(x, 3) + bump_of_python(x, 3), 1),
+        (lambda x: x[3] + bump(x, 3), 1),
+        (lambda x: bump_of_python(x, 3) + 1, 0),
+        (lambda x: bump(x, 3) + x[3], 0),
+    ],
+)
+def test_an_old_element_in_an_expression_is_told(value, times):
+    with pytest.warns(tilelang.TileLangWarning) if times else nullcontext() as caught:
+
+        @T.prim_func
+        def f(X: T.Tensor((16,), "float32"), Y: T.Tensor((1,), "float32")):
+            with T.Kernel(1) as bx:
+                x = T.alloc_shared((16,), "float32")
+                T.copy(X, x)
+                Y[0] = value(x)
+
+    assert [w.message.diagnostic.code for w in caught or ()] == ["TL1029"] * times

@@ -139,8 +139,12 @@ class Live(Builder):
             s = super().emit(head, kind, at)  # its errors; views look for the alloc
         else:
             s = Stmt(kind, head, self.loc(at))
+            self.effect(kind, head)
         self.run(s)
         return s
+
+    def look_back(self, head):
+        pass  # the traced kernel has said it
 
     def say(self, head):
         if self.kernel_open:

@@ -6,6 +6,7 @@ was made. Every statement takes the line of the innermost frame outside this pac
 
 import copy
 import functools
+import itertools
 import os
 import threading
 
@@ -19,6 +20,7 @@ from ..errors import (
     place,
     spot,
     user_frames,
+    warn,
 )
 from ..language.dtypes import int32
 from .expr import (
@@ -168,7 +170,7 @@ class Builder:
         self.earlier = []  # launches before this one, in order: builders that share the parameters
         self.spelt = {}  # names of the IR text that the author wrote otherwise
         self.scratch = []  # T.alloc_global tensors
-        self.made = 0  # statements so far
+        self.made = self.effects = 0  # statements so far, and those of them that do more than name a value
         self.returns = Returns(self)
         self.call = None  # of the kernel's function: returns.Call
 
@@ -240,9 +242,37 @@ class Builder:
             at = endless_loop(user_frames(self.depth))
             if at is not None:
                 goes_on(f"`while True` without a `break` has made {made} statements and goes on", at)
+        self.look_back(head)
         s = self.statement(kind, head, at)
         self.blocks[-1].append(s)
+        self.effect(kind, head)
         return s
+
+    def effect(self, kind, head):
+        """What a statement changes is changed from here on."""
+        self.effects += kind not in ("let", "var", "alloc")
+        changed = head[:1] if kind == "store" else itertools.dropwhile(lambda p: p != " -> ", head)
+        for part in changed:
+            if isinstance(part, (Buffer, Region, Element)):
+                (part if isinstance(part, Buffer) else part.buf).base.writes += 1
+
+    def look_back(self, head):
+        """Warns of elements that Python took before a statement that writes them: the chip reads them here."""
+        def walk(e):
+            if isinstance(e, Element) and e.writes != e.buf.base.writes:
+                warn(
+                    f"{show(e)} is read here, and was taken before '{e.buf.called}' was written: it has the new value",
+                    1029,
+                    fix="where the old one is wanted, give it a name before that, in the kernel or a @T.macro: "
+                    f"v = {show(e)}",
+                )
+                e.writes = e.buf.base.writes
+            for a in operands(e):
+                walk(a)
+
+        for part in head:
+            if isinstance(part, Expr):
+                walk(part)
 
     def statement(self, kind, head, at, body=None):
         self.made += 1
@@ -272,6 +302,7 @@ class Builder:
                 f"a run-time '{kind}' inside T.Parallel",
                 fix="T.Parallel takes assignments and `if`; put the loop outside, or use T.serial",
             )
+        self.look_back(head)
         s = self.statement(kind, head, at, [])
         self.blocks[-1].append(s)
         self.blocks.append(s.body)

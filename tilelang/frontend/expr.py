@@ -232,13 +232,13 @@ class MutVar(Var):
 
 
 class Element(Expr):
-    """One element of a buffer. As an operand of T.copy it is the origin of a tile."""
+    """One element of a buffer. As an operand of T.copy it is the origin of a tile. `writes`: Buffer.writes of then."""
 
-    __slots__ = ("buf", "idx")
+    __slots__ = ("buf", "idx", "writes")
 
     def __init__(self, buf, idx):
         self.op, self.args, self.dtype, self.pure = "load", idx, buf.dtype, False
-        self.buf, self.idx = buf, idx
+        self.buf, self.idx, self.writes = buf, idx, buf.base.writes
 
     @property
     def buffer(self):
@@ -876,15 +876,23 @@ class _Tile:
 class Buffer(_Tile):
     """A tensor of the caller (space "gm") or a buffer of the chip."""
 
-    __slots__ = ("name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark", "view", "strided")
+    __slots__ = (
+        "name", "shape", "dtype", "space", "at", "addr", "written", "read", "mark", "view", "strided", "writes",
+    )  # fmt: skip
 
     def __init__(self, name, shape, dtype, space, at=None):
         self.name, self.shape, self.dtype, self.space, self.at = name, tuple(shape), DType(dtype), space, at
         self.addr = None
+        self.writes = 0  # statements so far that write it
         self.written = self.read = False
         self.mark = ""  # "out" for T.empty
         self.view = None  # the Buffer whose bytes this one is
         self.strided = False  # a tensor of the caller that may have gaps between its rows
+
+    @property
+    def base(self):
+        """The buffer that it is a view of, or itself."""
+        return self if self.view is None else self.view.base
 
     @property
     def called(self):

@@ -484,6 +484,8 @@ class Frame:
         self.result = value
         if b is None or self.call is None:
             return True
+        if b.effects != self.call.effects and b.call is not self.call:
+            self.result = value = self.once(value)  # what it reads, another call may write
         if b.running:
             b.unwind(self.depth)
             return True

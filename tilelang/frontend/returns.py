@@ -45,13 +45,13 @@ class Mark:
 
 
 class Call:
-    """A call of a rewritten function: the depth of the blocks where it began, the statement of it with the first
-    return, and the variable that says it has returned."""
+    """A call of a rewritten function: the depth of the blocks and the number of effects where it began, the statement
+    of it with the first return, and the variable that says it has returned."""
 
-    __slots__ = ("base", "first", "flag")
+    __slots__ = ("base", "effects", "first", "flag")
 
     def __init__(self, b):
-        self.base, self.first, self.flag = len(b.blocks), None, None
+        self.base, self.effects, self.first, self.flag = len(b.blocks), b.effects, None, None
 
 
 class Returns:
