@@ -7,7 +7,7 @@
  *
  * Flags between cores are counted on the cube core and on both vector cores, and compared as the hardware matches them:
  * a set of the cube core (mode 2) counts for each vector core, one of the vector cores once both have set, and so do
- * the vector cores' own (mode 1). Mode 0 joins all blocks and is left to the run. */
+ * the vector cores' own (mode 1). Mode 0 joins the cores of a kind in all blocks: said where no count hangs on the block. */
 #include "sync.h"
 
 #include <string.h>
@@ -172,7 +172,7 @@ static Count *count_core(PassCtx *p, IrStmt *side, int64_t block, int64_t vid) {
     vec_push(p->arena, &c->known, ((Known){p->k->grid.data[g], block % n}));
     block /= n;
   }
-  count_block(c, &side->body);
+  if (side) count_block(c, &side->body);
   return c->steps > MAX_STEPS ? NULL : c;
 }
 
@@ -216,21 +216,28 @@ void sync_count_side(PassCtx *p, IrStmt *side) {
 
 static int64_t number(const Count *c, int64_t id, int kind) { return c->n[cross_key(id, kind)]; }
 
+static bool joins_blocks(const Count *core[3], int64_t id) {
+  for (int i = 0; i < 3; i++)
+    if (core[i]->first[cross_key(id, 0)]) return true;
+  return false;
+}
+
 static bool compare_cross(PassCtx *p, const Count *core[3], int64_t id) {
   const IrStmt *at = NULL;
   bool hand = false;
   for (int i = 0; i < 3; i++)
     for (int kind = 0; kind < CROSS_KINDS; kind++) {
       int key = cross_key(id, kind);
-      if (core[i]->doubt[key] || (kind == 0 && core[i]->first[key])) return false;
+      if (core[i]->doubt[key]) return false;
       hand |= core[i]->hand[key];
       if (core[i]->first[key] && !at) at = core[i]->first[key];
     }
   if (!hand) return false;
   static const char *const name[] = {"cube core", "first vector core", "second vector core"};
   for (int i = 0; i < 3; i++) {
-    int64_t sets = i == 0 ? min_i64(number(core[1], id, 2), number(core[2], id, 2))
-                          : number(core[0], id, 2) + min_i64(number(core[1], id, 1), number(core[2], id, 1));
+    int64_t both[3]; /* sets by mode that all vector cores do */
+    for (int mode = 0; mode < 3; mode++) both[mode] = min_i64(number(core[1], id, mode), number(core[2], id, mode));
+    int64_t sets = i == 0 ? both[2] + number(core[0], id, 0) : number(core[0], id, 2) + both[1] + both[0];
     int64_t waits = number(core[i], id, CROSS_WAITS);
     if (sets == waits) continue;
     const IrStmt *wait = core[i]->first[cross_key(id, CROSS_WAITS)];
@@ -241,18 +248,25 @@ static bool compare_cross(PassCtx *p, const Count *core[3], int64_t id) {
   return false;
 }
 
+/* The cores of a block, or of any (-1): cube core, vector cores. False: too long to say. */
+static bool count_cores(PassCtx *p, IrStmt *const side[2], int64_t block, const Count *core[3]) {
+  for (int i = 0; i < 3; i++) core[i] = count_core(p, side[i > 0], block, i == 2);
+  return core[0] && core[1] && core[2];
+}
+
 void sync_count_cross(PassCtx *p) {
   IrStmt *side[2] = {NULL, NULL}; /* cube, vector */
   for (IrStmt *s = p->k->body.first; s; s = s->next)
     if (s->op == ST_CUBE || s->op == ST_VECTOR) side[s->op == ST_VECTOR] = s;
-  if (!side[0] || !side[1] || !side[0]->body.first || !side[1]->body.first) return;
   int64_t block[2];
   int blocks = sync_sample_blocks(p->k, block);
   bool told[IDS_COUNTED] = {false};
+  const Count *core[3];
+  if (!count_cores(p, side, -1, core)) return;
+  for (int64_t id = 0; id < IDS_COUNTED; id++)
+    if (joins_blocks(core, id)) compare_cross(p, core, id), told[id] = true;
   for (int b = 0; b < blocks; b++) {
-    const Count *core[3] = {count_core(p, side[0], block[b], 0), count_core(p, side[1], block[b], 0),
-                            count_core(p, side[1], block[b], 1)};
-    if (!core[0] || !core[1] || !core[2]) return;
+    if (!count_cores(p, side, block[b], core)) return;
     for (int64_t id = 0; id < IDS_COUNTED; id++) told[id] = told[id] || compare_cross(p, core, id);
   }
 }

@@ -237,3 +237,21 @@ def test_cross_core_flags_that_order_nothing():
     # more sets than a flag can hold: then the answer is needed
     many = [("in 0..3", "in 0..20"), ("f32[2, 32, 32]", "f32[40, 32, 32]"), ("%W[%bx +", "%W[%bx * 20 + ROUND +")]
     assert handed_over(*many, *own[2:]) == ([], [])
+
+
+def test_flags_that_join_all_blocks():
+    """Mode 0 and mode 1 are counted, too; where a count hangs on the block nothing is said."""
+    path = pathlib.Path(__file__).parent.parent / "sim" / "mix-mode0.tl"
+    text = re.sub(r'lowered\("910B2", vector\)', 'after("memplan", vector)', path.read_text())
+    wait = "cross_wait mte2 #3 @5:5"
+
+    def said(new):
+        p = _core.Program()
+        assert p.load("k.tl", text.replace(wait, new)) and p.lower(no_auto_sync=True), p.diags_text()
+        return [(d["code"], re.search(r"more often by \d", d["text"])[0]) for d in json.loads(p.diags_json())]
+
+    assert said(wait) == [] and said(wait + "\nif %bx == 3 {\ncross_wait mte2 #3\n}") == []
+    assert said("cross_wait mte2 #4") == [("TL0702", "more often by 1")] * 2
+    assert said(wait + "\ncross_wait mte2 #3") == [("TL0702", "more often by 1")]
+    assert said(wait + "\ncross_set mte2 #1 mode(1)\ncross_wait mte2 #1") == []
+    assert said(wait + "\ncross_set mte2 #1 mode(1)") == [("TL0702", "more often by 1")]
