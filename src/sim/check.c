@@ -121,6 +121,29 @@ static int free_cross_flag(const Sim *s) {
   return id;
 }
 
+static void fix_cores(Toucher *t, Fault *f, const Party *first, const Party *last, bool again) {
+  const Core *a = first->core, *b = last->core;
+  int id = free_cross_flag(t->core->m->sim), mode = a->slot != b->slot ? 0 : a->vid < 0 || b->vid < 0 ? 2 : 1;
+  const char *from = pipe_info[first->pipe].name, *to = pipe_info[last->pipe].name;
+  if (again)
+    fault_fix(t->core, f,
+              "order the two cores: `cross_set %s #%d mode(%d)` after the read, and `cross_wait %s #%d` before the write "
+              "in all iterations but the first, and once after them",
+              to, id, mode, from, id);
+  else
+    fault_fix(t->core, f,
+              "order the two cores: `cross_set %s #%d mode(%d)` after the first access, `cross_wait %s #%d` before the "
+              "second",
+              from, id, mode, to, id);
+}
+
+/* Does the reader know that the writer wrote there before? Then it is the next write that comes too early. */
+static bool writes_again(const Toucher *t, const Party *first, const Party *last, uint32_t who) {
+  const uint32_t *begun = first->core->begun;
+  if (first->core == last->core || first->kind != LANE_WRITE || last->kind != LANE_READ || !begun) return false;
+  return t->core->pipe[t->pipe].seen[first->core->index * COMPS + (int)first->pipe] >= begun[who];
+}
+
 /* `first` comes first in the program, whichever the schedule happened to run first. */
 static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *h) {
   Core *c = t->core;
@@ -150,11 +173,12 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
                     : first.pipe == last.pipe ? "the same pipe"
                                               : arena_printf(a, "pipe %s", pipe_info[first.pipe].name);
   const char *earlier = oc == c && first.stmt->id >= last.stmt->id ? " of an earlier iteration" : "";
+  bool again = writes_again(t, &first, &last, h->who);
   Fault *f = fault(c, DIAG_SIM_RACE, last.stmt, first.stmt,
-                   "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s`%s on %s may still %s %s (%s)",
+                   "`%s` on pipe %s %s bytes %lld to %lld of %%%s (%s) while `%s`%s on %s may %s %s %s (%s)",
                    inst_text(a, c, last.stmt), pipe_info[last.pipe].name, did(last.kind), (long long)lo,
                    (long long)(hi - 1), last.buf->ir->name, space_info[b->space].name, inst_text(a, c, first.stmt),
-                   earlier, who, does(first.kind), through, where(a, last.core));
+                   earlier, who, again ? "already" : "still", does(first.kind), through, where(a, last.core));
   if (!f) return;
   if (late) note_late(t, f);
   f->flag = oc == c && first.buf->tensor == last.buf->tensor; /* which one: see collect */
@@ -167,13 +191,7 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
     fault_fix(c, f,
               "both vector cores of a block run this statement: let each take its own part (offsets with vid), or one "
               "of them do it (`if vid == 0`)");
-  else if (oc != c) {
-    int id = free_cross_flag(m->sim), mode = oc->slot != c->slot ? 0 : oc->vid < 0 || c->vid < 0 ? 2 : 1;
-    fault_fix(c, f,
-              "order the two cores: `cross_set %s #%d mode(%d)` after the first access, `cross_wait %s #%d` before the "
-              "second",
-              pipe_info[first.pipe].name, id, mode, pipe_info[last.pipe].name, id);
-  }
+  else if (oc != c) fix_cores(t, f, &first, &last, again);
 }
 
 static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
@@ -321,9 +339,15 @@ static bool told_race(Toucher *t) {
   return true;
 }
 
+static void note_begun(const Toucher *t) {
+  uint32_t *begun = t->core->begun;
+  if (begun && !begun[t->who]) begun[t->who] = t->core->pipe[t->pipe].tick;
+}
+
 void observe(Core *c, const Entry *e) {
   const Inst *i = e->inst;
   Toucher t = {.core = c, .stmt = i->stmt, .who = i->id, .seq = e->seq, .pipe = (Pipe)i->pipe};
+  note_begun(&t);
   do i->impl->touch(&t, e);
   while (told_race(&t));
   t.mark = true;
@@ -337,6 +361,7 @@ void observe_element(Core *c, const Element *el, int64_t at) {
   TouchKind kind = el->is_store ? TOUCH_WRITE : TOUCH_READ;
   q->tick++;
   q->seq[q->tick % SEQ_RING] = t.seq;
+  note_begun(&t);
   do touch(&t, b, kind, at, b->size, 1, b->size);
   while (told_race(&t));
   t.mark = true;

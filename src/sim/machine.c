@@ -287,6 +287,7 @@ static void core_init(Machine *m, Core *c, const Program *prog, int32_t index, i
   int n_cross = s->arch->n_cross_flags;
   c->cross = arena_array(a, CrossFlag, n_cross);
   c->sent = arena_array(a, CrossFlag, n_cross * CROSS_MODES);
+  if (s->checks) c->begun = arena_array(a, uint32_t, s->n_ids);
   for (int f = 0; f < n_cross * (1 + CROSS_MODES); f++) {
     CrossFlag *x = f < n_cross ? &c->cross[f] : &c->sent[f - n_cross];
     if (!s->checks) continue;
@@ -350,6 +351,7 @@ static void core_start(Core *c, int64_t block) {
   }
   for (int f = 0; f < CORE_PIPES * CORE_PIPES * SIM_FLAGS; f++)
     c->flag[f].set = c->flag[f].wait_tick = c->flag[f].first = 0;
+  if (c->begun) memset(c->begun, 0, sizeof *c->begun * s->n_ids);
   for (int f = 0; c->cross && f < s->arch->n_cross_flags; f++) cross_clear(&c->cross[f]);
   for (int f = 0; c->sent && f < s->arch->n_cross_flags * CROSS_MODES; f++) cross_clear(&c->sent[f]);
   for (int p = 0; p < CORE_PIPES; p++) {

@@ -291,6 +291,7 @@ typedef struct Core {
   Flag *flag;        /* [src][dst][id] */
   CrossFlag *cross;  /* [id]: what this core may wait for */
   CrossFlag *sent;   /* [id][CROSS_MODES]: sets by this core that its partners have not matched yet */
+  uint32_t *begun;   /* [Inst.id]: tick at which this block first came there; with checks and cross-core flags */
   Reads *reads;      /* of the block under way; NULL: not kept, not followed */
   int64_t followed;  /* taken from there by the clock */
   struct TimeCore *time; /* a core of the clock: instructions go there, not to `pipe`; NULL in a functional run */
