@@ -127,8 +127,8 @@ static void fix_cores(Toucher *t, Fault *f, const Party *first, const Party *las
   const char *from = pipe_info[first->pipe].name, *to = pipe_info[last->pipe].name;
   if (again)
     fault_fix(t->core, f,
-              "order the two cores: `cross_set %s #%d mode(%d)` after the read, and `cross_wait %s #%d` before the write "
-              "in all iterations but the first, and once after them",
+              "order the two cores: `cross_set %s #%d mode(%d)` after the read, and `cross_wait %s #%d` before the "
+              "write in all iterations but the first, and once after them",
               to, id, mode, from, id);
   else
     fault_fix(t->core, f,
