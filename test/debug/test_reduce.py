@@ -6,8 +6,11 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang.debug.core import parsed
 from tilelang.debug.reduce import differs, main, outcome, reduce
 
@@ -47,6 +50,26 @@ def test_a_fault(tmp_path):
     body = small.split("{\n", 1)[1].strip().split("\n")
     assert len(body) <= 4 and "for" not in small, small
     parsed(small)
+
+
+def test_a_recorded_fault(tmp_path):
+    """`tlc replay` ends with 0 when the recorded fault comes again: that is the failure."""
+
+    @T.prim_func
+    def f(A: T.Tensor((256, 64), "float32"), C: T.Tensor((256, 64), "float32")):
+        with T.Kernel(4) as bx:
+            a = T.alloc_ub((64, 64), "float32")
+            T.copy(A[bx * 64, 0], a)
+            T.tile.add(a, a, 1.0)
+            T.device_assert(a[0, 0] < 0.5)
+            T.tile.mul(a, a, 2.0)
+            T.copy(a, C[bx * 64, 0])
+
+    path = tilelang.compile(f, out_idx=[-1]).reproduce(tmp_path / "call.tl", np.ones((256, 64), np.float32))
+    small = tmp_path / "small.tl"
+    assert main([str(path), "--replay", "--tlc", find_tlc(), "-o", str(small)]) == 0
+    assert outcome([find_tlc(), "replay"], small.read_text(), 20) == "TL0817"
+    assert "add" not in small.read_text() and "mul" not in small.read_text()
 
 
 def test_the_command(tmp_path):
