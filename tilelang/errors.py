@@ -569,8 +569,26 @@ def names_for_people(text, spelt=()):
 
 
 def _element(m):
-    """%x[%i] is 'x[i]'."""
-    return "'" + _IR_NAME.sub(r"\1", m[0]) + "'"
+    """%x[%i] is 'x[i]', and %x[%i * 8 +: 8] is 'x[i * 8 : i * 8 + 8]'."""
+    index, depth, parts = _IR_NAME.sub(r"\1", m[2]), 0, [""]
+    for c in index:
+        depth += (c == "(") - (c == ")")
+        if c == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return f"'{m[1]}[{', '.join(map(_slice, parts))}]'"
+
+
+def _slice(part):
+    """start +: extent as Python writes it."""
+    start, is_slice, extent = part.strip().partition(" +: ")
+    if not is_slice:
+        return start
+    try:
+        return f"{start} : {int(start) + int(extent)}"
+    except ValueError:
+        return f"{start} : {extent}" if start == "0" else f"{start} : {start} + {extent}"
 
 
 def _python_dtype(m):
@@ -580,24 +598,26 @@ def _python_dtype(m):
 
 
 _IR_DTYPE = re.compile(r"(?<![%.\w'])(?:[iuf]\d+(?:x2)?|bf16|e4m3|e5m2)\b(?!')")
-_IR_ELEMENT = re.compile(r"%[^\W\d][\w.]*\[[^\[\]%]*%[^\[\]]*\]")
+_IR_ELEMENT = re.compile(r"%([^\W\d][\w.]*)\[([^\[\]]+)\]")
 _IR_TILE = re.compile(r"%([^\W\d][\w.]*)( [a-z]\w+\[)")
 
 
 def _as_written(ir):
-    """A statement of synchronisation as the author writes it; other IR text as it is."""
-    for pattern, call in _SYNC.items():
+    """Synchronisation and attributes as the author writes them; other IR text as it is."""
+    for pattern, call in _SPELT.items():
         if found := re.fullmatch(pattern, ir):
-            return call.format(*found.groups())
+            return call.format(*found.groups(), upper=(found.lastindex and found[1] or "").upper())
     return ir
 
 
-_SYNC = {
+_SPELT = {
     r"(set_flag|wait_flag) (\w+) -> (\w+) #([^@]+)": 'T.{}("{}", "{}", {})',
     r"cross_set (\w+) #([^@]+) mode\((\d)\)": 'T.set_cross_flag("{}", {}, mode={})',
     r"cross_wait (\w+) #([^@]+)": 'T.wait_cross_flag({1}, "{0}")',
     r"barrier all": "T.barrier_all()",
     r"barrier (\w+)": 'T.pipe_barrier("{}")',
+    r"mode\((\w+)\)": '"CAST_{upper}"',
+    r"init\((.+)\)": "init={}",
 }
 
 

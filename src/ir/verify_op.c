@@ -346,7 +346,7 @@ static void check_lost_product(Verifier *v, const IrStmt *s) {
                 "the product into %%%s begins anew in each iteration, and nothing in the loop reads it: only the last "
                 "one is kept", c->buf->name);
   diag_other(v->d, g, loop->loc, "the loop");
-  diag_fix(v->d, g, "begin anew in the first iteration only, init(%%%s == %lld), to add up over the loop",
+  diag_fix(v->d, g, "begin anew in the first iteration only, `init(%%%s == %lld)`, to add up over the loop",
            loop->loop.var->name, ll(loop->loop.lo->i));
 }
 
@@ -354,7 +354,7 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
   const char *name = oname(s);
   IrExpr *init = ir_attr(s, ATTR_INIT);
   if (init && init->type != DT_BOOL) {
-    Diag *g = bad(v, INIT_TYPE, "'%s' has init(%s) of dtype %s", name, expr_text(v, init), tname(init->type));
+    Diag *g = bad(v, INIT_TYPE, "'%s' has `init(%s)`, which is of dtype %s", name, expr_text(v, init), tname(init->type));
     diag_fix(v->d, g, "write a comparison, such as `k == 0`");
   }
   if (init && (s->op == OP_GEMM || s->op == OP_MMAD)) check_lost_product(v, s);
@@ -365,9 +365,9 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
   if (s->op == OP_CAST && ir_attr_int(s, ATTR_MODE, CAST_NONE) == CAST_ODD) {
     const IrBuf *a = s->args[0].region.buf, *b = s->args[1].region.buf;
     if (a->type != DT_F32 || b->type != DT_F16) {
-      Diag *g = bad(v, CAST_MODE, "mode(odd) from %%%s %s to %%%s %s: it is for f32 to f16 only", a->name,
+      Diag *g = bad(v, CAST_MODE, "`mode(odd)` from %%%s %s to %%%s %s: it is for f32 to f16 only", a->name,
                     tname(a->type), b->name, tname(b->type));
-      diag_fix(v->d, g, "use mode(rint)");
+      diag_fix(v->d, g, "use `mode(rint)`");
     }
   }
   bool bits = s->op == OP_AND || s->op == OP_OR;
