@@ -113,7 +113,7 @@ def _source(file, line, col, paint):
     return ["    " + source.replace("\t", " "), f"    {' ' * max((col or 1) - 1, 0)}{paint['caret'].format('^')}"]
 
 
-_QUOTED = re.compile(r"(?:'|\((?=\w+=\.\.\.\)))([^\W\d]\w*)")  # 'name', and the option of T.call(option=...)
+_QUOTED = re.compile(r"(?:'|`(?=\w+=\w)|\((?=\w+=\.\.\.\)))([^\W\d]\w*)")  # 'name'; options: `init=k`, (init=...)
 
 
 def _pinpoint(text, file, line, col):

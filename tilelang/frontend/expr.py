@@ -264,7 +264,7 @@ class Poison:
             1008,
             f"'{self._name}' {self._why}",
             fix=self._fix,
-            other=place(self._at, f"here '{self._name}' gets its value"),
+            other=place(self._at, f"'{self._name}' gets its value in here"),
         )
 
     def __getattr__(self, name):

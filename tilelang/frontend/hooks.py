@@ -391,16 +391,15 @@ class Frame:
             if before is not _ABSENT and (_same(before, after) or isinstance(after, Var) and after.kind == "loop"):
                 out.append(self._back(n, before))
             else:
-                out.append(self._back(n, _unknown(n, "a run-time loop", h.at)))
+                out.append(self._back(n, _unknown(n, after, "a run-time loop", h.at)))
         return tuple(out)
 
     def between(self, h, saved, now, names):
         out, h.body = [], now
         for n in names:
             before = saved.get(n, _ABSENT)
-            out.append(
-                self._back(n, _unknown(n, "the other branch of a run-time `if`", h.at) if before is _ABSENT else before)
-            )
+            other = "the other branch of a run-time `if`"
+            out.append(self._back(n, _unknown(n, now.get(n), other, h.at) if before is _ABSENT else before))
         return tuple(out)
 
     def merge(self, h, saved, now, names):
@@ -414,7 +413,7 @@ class Frame:
         for n in names:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             same = before is not _ABSENT and _same(before, after)
-            out.append(self._back(n, before if same else _unknown(n, "a run-time `if`", h.at)))
+            out.append(self._back(n, before if same else _unknown(n, before if after is _ABSENT else after, "a run-time `if`", h.at)))
         return tuple(out)
 
     # ---- control flow -------------------------------------------------------------------------------------------
@@ -623,14 +622,17 @@ def active_or_fail():
     return current("an element store")
 
 
-def _unknown(name, where, at):
-    return Poison(
-        name,
-        f"is not known here: it gets its value inside {where}, which the chip decides",
-        f"make it a variable of the chip before that: {name} = T.alloc_var(dtype, init=...); "
-        "for a choice of two values use T.if_then_else",
-        at,
-    )
+def _unknown(name, value, where, at):
+    """Stands for a name after what the chip decides gave it a value."""
+    if isinstance(value, Buffer):
+        fix = f"allocate {name!r} before it"
+    else:
+        dtype = repr(str(value.dtype)) if isinstance(value, Expr) else "dtype"
+        fix = (
+            f"make it a variable of the chip before that: {name} = T.alloc_var({dtype}, init=...); "
+            "for a choice of two values use T.if_then_else"
+        )
+    return Poison(name, f"is not known here: it gets its value inside {where}, which the chip decides", fix, at)
 
 
 _PYTHON = {

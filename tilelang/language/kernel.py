@@ -4,7 +4,7 @@ import math
 
 from ..errors import Rightly, fail, here
 from ..frontend.builder import current
-from ..frontend.expr import Var, describe, dims, to_bool
+from ..frontend.expr import Var, cast, describe, dims, to_bool
 from ..frontend.threads import Threads, expand
 from ..language.dtypes import int32
 
@@ -89,7 +89,8 @@ class Kernel(metaclass=Rightly):
         flat = [
             n if isinstance(n, str) and n != "_" else d for n, d in zip(tuple(flat) + default[len(flat) :], default)
         ]
-        b.grid = [(Var(n, int32, "grid"), e) for n, e in zip(flat, self.blocks)]
+        sizes = [e if isinstance(e, int) or e.dtype in ("int32", "int64") else cast(e, int32) for e in self.blocks]
+        b.grid = [(Var(n, int32, "grid"), e) for n, e in zip(flat, sizes)]
         for v, e in b.grid:
             v.range = (0, e - 1) if isinstance(e, int) and e > 0 else None
         values = [v for v, _ in b.grid]
