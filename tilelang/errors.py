@@ -562,8 +562,9 @@ def names_for_people(text, spelt=()):
     if spelt:
         text = _IR_NAME.sub(lambda m: "%" + spelt.get(m[1], m[1]), text)
     parts = text.split("`")
-    parts[::2] = [_IR_ELEMENT.sub(_element, _IR_DTYPE.sub(_python_dtype, p)) for p in parts[::2]]
-    parts[::2] = [_IR_NAME.sub(r"'\1'", p) for p in parts[::2]]
+    parts[::2] = [_IR_SHAPE.sub(_shape, _IR_DTYPE.sub(_python_dtype, p)) for p in parts[::2]]
+    parts[::2] = [_IR_ELEMENT.sub(_element, p) for p in parts[::2]]
+    parts[::2] = [_CROSS.sub(r"T.\1_cross_flag", _IR_NAME.sub(r"'\1'", p)) for p in parts[::2]]
     parts[1::2] = [_as_written(_IR_NAME.sub(r"\1", p)) for p in parts[1::2]]
     return "`".join(parts)
 
@@ -591,6 +592,11 @@ def _slice(part):
         return f"{start} : {extent}" if start == "0" else f"{start} : {start} + {extent}"
 
 
+def _shape(m):
+    """[%n, 64] is [n, 64]."""
+    return _IR_NAME.sub(r"\1", m[0])
+
+
 def _python_dtype(m):
     from .language.dtypes import OF_IR
 
@@ -599,6 +605,8 @@ def _python_dtype(m):
 
 _IR_DTYPE = re.compile(r"(?<![%.\w'])(?:[iuf]\d+(?:x2)?|bf16|e4m3|e5m2)\b(?!')")
 _IR_ELEMENT = re.compile(r"%([^\W\d][\w.]*)\[([^\[\]]+)\]")
+_CROSS = re.compile(r"'cross_(set|wait)'")
+_IR_SHAPE = re.compile(r"(?<![\w.])\[[^\[\]]*\]")
 _IR_TILE = re.compile(r"%([^\W\d][\w.]*)( [a-z]\w+\[)")
 
 
@@ -616,6 +624,9 @@ _SPELT = {
     r"cross_wait (\w+) #([^@]+)": 'T.wait_cross_flag({1}, "{0}")',
     r"barrier all": "T.barrier_all()",
     r"barrier (\w+)": 'T.pipe_barrier("{}")',
+    r"cube": 'T.Scope("C")',
+    r"vector": 'T.Scope("V")',
+    r"cross_(set|wait)": "T.{}_cross_flag",
     r"mode\((\w+)\)": '"CAST_{upper}"',
     r"init\((.+)\)": "init={}",
 }

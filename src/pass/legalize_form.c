@@ -614,7 +614,7 @@ static void warn_layout(Lg *g, const Nest *n, const Opd *o) {
   if (!start_aligned(g, o))
     fix = arena_printf(g->a, "start at a multiple of %d elements of %%%s; or a T.Parallel over all of it, with "
                              "T.if_then_else for the part", BLOCK / size, name);
-  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", name, lg_shape(g, &o->r)), why, fix);
+  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s %s", name, lg_shape(g, &o->r)), why, fix);
 }
 
 /* A column whose elements start blocks is gathered by one row_max over rows of one element. */

@@ -101,7 +101,7 @@ static void widen(Lg *g, Run *x, bool reads) {
 static void gather_by_element(Lg *g, const IrRegion *src, const IrRegion *off, IrExpr *base, const IrRegion *dst,
                               const Nest *n) {
   DType t = dst->buf->type;
-  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst->buf->name, lg_shape(g, dst)),
+  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s %s", dst->buf->name, lg_shape(g, dst)),
                  arena_printf(g->a, "the vector unit gathers elements of 16 and 32 bits, not %s", dtype_info[t].name),
                  "use i32, i16, f16 or f32 tiles");
   IrRegion s = lg_flat(g, src, t), o = lg_flat(g, off, off->buf->type), d = lg_flat(g, dst, t);
@@ -252,7 +252,7 @@ void lg_transpose(Lg *g, const Nest *from_n, Opd src, Opd dst) {
     Opd read = src;
     read.dim[0] = src.dim[1];
     read.dim[1] = src.dim[0];
-    lg_warn_scalar(g, &t, arena_printf(g->a, "%%%s%s", dst.r.buf->name, lg_shape(g, &dst.r)),
+    lg_warn_scalar(g, &t, arena_printf(g->a, "%%%s %s", dst.r.buf->name, lg_shape(g, &dst.r)),
                    "the vector unit transposes 16- and 32-bit elements of a size known at compile time",
                    "use i32, i16, f16 or f32 tiles");
     lg_by_element(g, &t, OP_MOVE, (Opd[]){read, dst}, 2);

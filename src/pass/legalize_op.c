@@ -449,7 +449,7 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
     }
     for (int i = 0; i < n_in; i++)
       if (arg[i].scalar) arg[i].scalar = lg_hoist(g, arg[i].scalar);
-    lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst->r.buf->name, lg_shape(g, &dst->r)),
+    lg_warn_scalar(g, n, arena_printf(g->a, "%%%s %s", dst->r.buf->name, lg_shape(g, &dst->r)),
                    op == OP_POW ? "the vector unit has no power of integers"
                                 : arena_printf(g->a, "the vector unit does not compute %s", dtype_info[c].name),
                    op == OP_POW ? "use f32 tiles" : "use i32, i16, f16 or f32 tiles");
@@ -476,8 +476,8 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
 
 void lg_shape_error(Lg *g, const IrRegion *in, const IrRegion *dst) {
   Diag *d =
-      diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': %%%s is %s and %%%s is %s; an extent must be the same or 1",
-               op_info[g->s->op].name, in->buf->name, lg_shape(g, in), dst->buf->name, lg_shape(g, dst));
+      diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': %s is %s and %s is %s; an extent must be the same or 1",
+               op_info[g->s->op].name, ir_region_str(g->a, in), lg_shape(g, in), ir_region_str(g->a, dst), lg_shape(g, dst));
   diag_fix(g->p->diags, d, "slice %%%s so that the shapes agree", in->buf->name);
   g->failed = true;
 }
@@ -525,7 +525,7 @@ static void fill(Lg *g, Nest *n, Opd scalar, Opd dst) {
   if (is_byte(t)) via = DT_F16;
   if (t == DT_I64 && ir_is_const(e) && e->i == (int32_t)e->i) via = DT_I32;
   if (t == DT_BOOL || t == DT_U64 || (t == DT_I64 && via == t) || (dtype_is_float(t) && dtype_size(t) == 1)) {
-    lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", dst.r.buf->name, lg_shape(g, &dst.r)),
+    lg_warn_scalar(g, n, arena_printf(g->a, "%%%s %s", dst.r.buf->name, lg_shape(g, &dst.r)),
                    arena_printf(g->a, "the vector unit does not fill %s", dtype_info[t].name),
                    "use i32, i16, f16 or f32 tiles");
     lg_by_element(g, n, OP_FILL, (Opd[]){lg_scalar(e), dst}, 2);

@@ -243,7 +243,7 @@ static void by_element(Lg *g, const Nest *n, int d, const Opd *src, const Opd *d
   Nest rest = without(n, d);
   StmtOp op = kind_of(g->s->op).fold;
   IrBlock *saved;
-  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s%s", src->r.buf->name, lg_shape(g, &src->r)),
+  lg_warn_scalar(g, n, arena_printf(g->a, "%%%s %s", src->r.buf->name, lg_shape(g, &src->r)),
                  arena_printf(g->a, "the vector unit does not reduce %s", dtype_info[opd_type(src)].name),
                  "use i32, f16 or f32 tiles");
   if (!rest.n) rest = (Nest){.n = 1, .ext = {ir_i32(g->k, 1)}, .max = {1}};

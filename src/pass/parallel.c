@@ -446,8 +446,8 @@ static void race(Par *v, const Work *w, uint32_t gone) {
   text_init(&t, v->p->arena);
   ir_print_expr(&t, ir_load(v->k, w->buf, w->idx));
   Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_RACE, v->loc,
-                     "all iterations of %s write the same element %s, and which one is last is not defined",
-                     axis_names(v, gone), text_str(&t));
+                     "%s is one element that all iterations of %s write, and which of them is last is not defined",
+                     text_str(&t), axis_names(v, gone));
   diag_fix(v->p->diags, g, "use += for a sum or x = max(x, ...) for a maximum, or give the left side the index");
 }
 

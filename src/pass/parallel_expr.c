@@ -159,7 +159,8 @@ static Val eval_load(Par *v, IrExpr *e) {
                        "%%%s stands in %s, where neither the vector nor the scalar unit can read it", e->buf->name,
                        space_info[s].name);
     diag_other(v->p->diags, g, e->buf->loc, "%%%s is declared here", e->buf->name);
-    diag_fix(v->p->diags, g, "copy %%%s to a tile in ub first", e->buf->name);
+    if (s == SPACE_L0C) diag_fix(v->p->diags, g, "copy %%%s to a tile in ub first", e->buf->name);
+    else diag_fix(v->p->diags, g, "load it into a tile of ub: nothing comes back from %s", space_info[s].name);
     return par_take(v, e->type, par_axes_of(v, e)); /* nobody will see it */
   }
   Access a = par_classify(v, e->buf, e->idx, ~0u);

@@ -520,14 +520,23 @@ static bool find_id(Sync *y, Flag *f) {
   return false;
 }
 
+/* One message a pair of pipes, at the first of its places. */
+static void report_ids(Sync *y, const Flag *first, int n) {
+  const char *others = n > 1 ? arena_printf(y->p->arena, " and at %d more place%s", n - 1, n > 2 ? "s" : "") : "";
+  Diag *g = diag_add(y->p->diags, DIAG_SYNC_IDS, first->why_e->loc,
+                     "no event id of %s -> %s is free here%s; a barrier of all pipes takes its place (%s)",
+                     pipe_info[first->src].name, pipe_info[first->dst].name, others, first->why);
+  diag_fix(y->p->diags, g, "use fewer tiles at a time: a loop of the chip in place of unrolled code");
+}
+
 static void assign_ids(Sync *y) {
+  Flag first[PIPE_COUNT][PIPE_COUNT];
+  int n[PIPE_COUNT][PIPE_COUNT] = {0};
   for (uint32_t i = 0; i < y->flags.len; i++) y->flags.data[i].base = -1;
   for (uint32_t i = 0; i < y->flags.len; i++) {
     Flag *f = &y->flags.data[i];
     if (f->dead || f->src == PIPE_COUNT || find_id(y, f)) continue;
-    diag_add(y->p->diags, DIAG_SYNC_IDS, f->why_e->loc,
-             "no event id of %s -> %s is free here; a barrier of all pipes takes its place (%s)",
-             pipe_info[f->src].name, pipe_info[f->dst].name, f->why);
+    if (!n[f->src][f->dst]++) first[f->src][f->dst] = *f;
     f->dead = true;
     Flag b = {.src = PIPE_COUNT,
               .dst = PIPE_ALL,
@@ -538,6 +547,9 @@ static void assign_ids(Sync *y) {
               .base = -1};
     add_flag(y, b);
   }
+  for (int s = 0; s < PIPE_COUNT; s++)
+    for (int d = 0; d < PIPE_COUNT; d++)
+      if (n[s][d]) report_ids(y, &first[s][d], n[s][d]);
 }
 
 /* ---- writing it down ------------------------------------------------------------------------------------------ */

@@ -188,9 +188,10 @@ int sync_sample_blocks(const IrKernel *k, int64_t block[2]) {
 
 static void report(PassCtx *p, const IrStmt *at, const char *flag, int64_t sets, int64_t waits) {
   bool more = sets > waits;
-  Diag *g = diag_add(p->diags, DIAG_SYNC_COUNT, at->loc, "%s is %s by %lld than it is %s; %s", flag,
-                     more ? "set more often" : "waited for more often", (long long)(more ? sets - waits : waits - sets),
-                     more ? "waited for" : "set",
+  int64_t over = more ? sets - waits : waits - sets;
+  const char *often = over == 1 ? "once more" : arena_printf(p->arena, "%lld times more", (long long)over);
+  Diag *g = diag_add(p->diags, DIAG_SYNC_COUNT, at->loc, "%s is %s %s than it is %s; %s", flag,
+                     more ? "set" : "waited for", often, more ? "waited for" : "set",
                      more ? "what is left set goes off in the next kernel" : "the last wait never ends");
   diag_fix(p->diags, g, more ? "wait for it once more, or drop a set" : "set it once more, or drop a wait");
 }

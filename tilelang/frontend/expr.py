@@ -452,7 +452,7 @@ def binary(op, a, b):
                 return other if known.args[0] == (op == "&&") else known
         return Expr(op, (a, b), bool_)
     if op in ("//", "%") and b.op == "const" and b.args[0] == 0:
-        fail(1004, f"{show(a)} {op} 0", fix="a divisor of at least 1")
+        fail(1004, f"`{show(a)} {op} 0` divides by zero", fix="a divisor of at least 1")
     dtype = common_dtype(a, b)
     if op in ("/",) and not dtype.is_float:
         dtype = float32

@@ -34,7 +34,7 @@ def _constant(v):
 def ceildiv(a, b):
     """a / b, rounded up."""
     if _python(b) and b == 0:
-        fail(1004, f"T.ceildiv({show(a)}, 0)", fix="a divisor of at least 1")
+        fail(1004, f"`T.ceildiv({show(a)}, 0)` divides by zero", fix="a divisor of at least 1")
     return _constant(-(-a // b)) if _python(a, b) else (a + b - 1) // b
 
 
