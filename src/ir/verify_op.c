@@ -354,7 +354,8 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
   const char *name = oname(s);
   IrExpr *init = ir_attr(s, ATTR_INIT);
   if (init && init->type != DT_BOOL) {
-    Diag *g = bad(v, INIT_TYPE, "'%s' has `init(%s)`, which is of dtype %s", name, expr_text(v, init), tname(init->type));
+    Diag *g = bad(v, INIT_TYPE, "'%s' has `init(%s)`, which is of dtype %s", name, expr_text(v, init),
+                  tname(init->type));
     diag_fix(v->d, g, "write a comparison, such as `k == 0`");
   }
   if (init && (s->op == OP_GEMM || s->op == OP_MMAD)) check_lost_product(v, s);

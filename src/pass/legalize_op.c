@@ -477,7 +477,8 @@ static void run(Lg *g, Nest *n, StmtOp op, Opd *arg, int n_in) {
 void lg_shape_error(Lg *g, const IrRegion *in, const IrRegion *dst) {
   Diag *d =
       diag_add(g->p->diags, DIAG_LEG_SHAPE, g->loc, "'%s': %s is %s and %s is %s; an extent must be the same or 1",
-               op_info[g->s->op].name, ir_region_str(g->a, in), lg_shape(g, in), ir_region_str(g->a, dst), lg_shape(g, dst));
+               op_info[g->s->op].name, ir_region_str(g->a, in), lg_shape(g, in), ir_region_str(g->a, dst),
+               lg_shape(g, dst));
   diag_fix(g->p->diags, d, "slice %%%s so that the shapes agree", in->buf->name);
   g->failed = true;
 }

@@ -338,7 +338,7 @@ bool rt_export(Arena *a, Diags *d, const Signature *s, const char *source, const
     path = arena_printf(a, "%s/%s", dir, files[i].name);
     ok = rt_write(path, files[i].text, strlen(files[i].text));
   }
-  if (!ok) diag_fix(d, diag_add(d, DIAG_RT_EXPORT, nowhere, "%s: %s", path, strerror(errno)),
+  if (!ok) diag_fix(d, diag_add(d, DIAG_RT_EXPORT, nowhere, "cannot write %s: %s", path, strerror(errno)),
                     "a directory that can be written");
   return ok;
 }

@@ -53,7 +53,7 @@ static bool report_unknown(Run *r, const Program *p, int32_t elem, const IrStmt 
   const SimBuf *b = &r->sim.buf[el->buf];
   Diag *g = diag_add(r->diags, DIAG_TIME_DATA, at->loc, "%s depends on a value of %%%s, which is not known without %s",
                      what, b->ir->name, b->space == SPACE_GM && !b->written ? "data" : "running the kernel");
-  diag_other(r->diags, g, el->stmt->loc, "read here");
+  if (el->stmt->loc.line != at->loc.line) diag_other(r->diags, g, el->stmt->loc, "read here");
   diag_fix(r->diags, g, "pass the tensors, not their shapes alone: the kernel runs, and the clock follows it");
   return false;
 }

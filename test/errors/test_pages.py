@@ -89,6 +89,52 @@ def test_page(path, tlc, tmp_path, monkeypatch):
             assert (errors, warned) == (({code}, set()) if severity == "ERROR" else (set(), {code}))
 
 
+# Rules that the front end checks first: page | T.Kernel | statement (@: next line) | what Python gets.
+FIRST = """
+0201 | T.Kernel()     | pass                                          | TL1004
+0202 | T.Kernel(-1)   | pass                                          | TL1004
+0203 | T.Kernel(N[0]) | pass                                          | TL1004
+0206 | T.Kernel(4)    | T.alloc_ub((64, 0), "float32")                | TL1004
+0207 | T.Kernel(4)    | T.alloc_ub((64, n), "float32")                | TL1004
+0213 | T.Kernel(4)    | for i in T.serial(0, 4, 0): A[i, 0] = 0.0     | TL1004
+0209 | T.Kernel(4)    | if bx == 0: b = T.alloc_ub((64, 64), "float32")@T.copy(A, b) | TL1008
+0215 | T.Kernel(4)    | for j in T.Parallel(64):@    if A[0, j] > 0: break | TL1006
+0217 | T.Kernel(4)    | for i in T.Parallel(64): T.fill(a, 0.0)       | TL1006
+0234 | T.Kernel(4)    | T.fill(a[0:0, :], 0.0)                        | TL1011
+0235 | T.Kernel(4)    | A[0, 0] = bx % 0                              | TL1004
+0237 | T.Kernel(4)    | while True: A[0, 0] = 1.0                     | TL1006
+0241 | T.Kernel(4)    | T.tile.exp(i, i)                              | TL0551
+0245 | T.Kernel(4)    | T.copy(A, a[0:32, :])                          | TL0501
+0246 | T.Kernel(4)    | T.tile.add(a, a, a[0:32, :])                  | TL1012
+0247 | T.Kernel(4)    | T.gemm(a, a[0:32, :], a)                      | TL0502
+0248 | T.Kernel(4)    | T.reduce_sum(a, a[:, 0:1], dim=2)             | TL1004
+0249 | T.Kernel(4)    | T.reduce_sum(a, a[0, 0:32], dim=1)            | TL1012
+0252 | T.Kernel(4)    | T.tile.compare(a, a, 0.0)                     | TL1004
+0253 | T.Kernel(4)    | T.atomic_add(a, a)                            | TL1004
+0271 | T.Kernel(4)    | T.set_cross_flag("FIX", 0, mode=3)            | TL1004
+0274 | T.Kernel(4)    | T.view(a, (64, 65))                           | TL1004
+0275 | T.Kernel(4)    | T.view(a, (64, 65))                           | TL1004
+0278 | T.Kernel(4)    | T.tile.gather_mask(a, a, 9)                   | TL1004
+0281 | T.Kernel(4)    | T.printf("%d %d", bx)                         | TL1004
+"""
+
+
+@pytest.mark.parametrize("row", FIRST.strip().split("\n"))
+def test_first(row, tmp_path, monkeypatch):
+    """The page says which code a Python program gets in place of this one, and it does."""
+    code, grid, statement, first = (x.strip().replace("@", "\n        ") for x in row.split("|"))
+    assert f"\n\nA Python program gets {first} for this.\n" in (ROOT / f"docs/errors/TL{code}.md").read_text()
+    text = f"""@T.prim_func
+def kernel(A: T.Tensor((64, 64), "float32"), N: T.Tensor((8,), "int32"), n: T.int32):
+    with {grid} as bx:
+        a, i = T.alloc_ub((64, 64), "float32"), T.alloc_ub((64, 64), "int32")
+        {statement}
+
+tilelang.compile(kernel)
+"""
+    assert run_python(text, f"first-{code}.py", tmp_path, monkeypatch)[0] == {first}
+
+
 def test_every_page_has_a_code():
     """The other way round the lint says what is missing."""
     assert {p.stem for p in PAGES} <= set(CODES)

@@ -259,6 +259,24 @@ def test_wrong_tensor(argument, message):
     assert isinstance(e.value, TypeError) and isinstance(e.value, ValueError)
 
 
+def test_sizes_that_divide_by_zero():
+    """A grid of `64 // n` with n = 0 is told in words; what a choice leaves out is not computed."""
+
+    def make(blocks):
+        @T.prim_func
+        def f(n: T.int32, Y: T.Tensor((64,), "float32")):
+            with T.Kernel(blocks(n)) as bx:
+                Y[bx] = 1.0
+
+        return tilelang.compile(f)
+
+    with pytest.raises(ArgumentError, match="`64 // n` divides by zero with n = 0"):
+        make(lambda n: 64 // n)(0, np.zeros(64, np.float32))
+    y = np.zeros(64, np.float32)
+    make(lambda n: T.if_then_else(n > 0, 64 // n, 3))(0, y)
+    assert y.sum() == 3
+
+
 def test_wrong_calls():
     kernel = copy_kernel()
     for args, kwargs, message in [

@@ -8,7 +8,7 @@ such as `x * 64 : x * 64 + 64` have a known extent. `Element` is the load of one
 import math
 import operator
 
-from ..errors import counted, fail, passed_as, place, warn
+from ..errors import ArgumentError, counted, fail, passed_as, place, warn
 from ..language.dtypes import IR_NAME, DType, bool_, float32, int32, int64
 
 # operator -> precedence (src/ir/exprs.def)
@@ -784,15 +784,19 @@ def evaluate(e, env):
         return e.args[0]
     if e.op == "var":
         return env[e.name]
+    if e.op == "select":
+        return evaluate(e.args[1 if evaluate(e.args[0], env) else 2], env)
     args = [evaluate(a, env) for a in e.args]
+    if e.op in ("//", "%") and args[1] == 0:
+        given = ", ".join(f"{n} = {env[n]}" for n in sizes_in(e.args[1]))
+        given = given and f" with {given}"
+        raise ArgumentError(f"`{show(e)}` divides by zero{given}", "a divisor of at least 1")
     if e.op in _FOLD:
         return _FOLD[e.op](*args)
     if e.op == "neg":
         return -args[0]
     if e.op == "cast":
         return int(args[0]) if e.dtype.is_int else args[0]
-    if e.op == "select":
-        return args[1] if args[0] else args[2]
     raise KeyError(e.op)
 
 

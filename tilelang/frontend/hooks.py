@@ -413,7 +413,8 @@ class Frame:
         for n in names:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             same = before is not _ABSENT and _same(before, after)
-            out.append(self._back(n, before if same else _unknown(n, before if after is _ABSENT else after, "a run-time `if`", h.at)))
+            value = before if after is _ABSENT else after
+            out.append(self._back(n, before if same else _unknown(n, value, "a run-time `if`", h.at)))
         return tuple(out)
 
     # ---- control flow -------------------------------------------------------------------------------------------

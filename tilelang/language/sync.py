@@ -51,7 +51,8 @@ def barrier_all():
 def set_cross_flag(pipe, flag_id, mode=2):
     """Raises a flag between cube and vector cores (mode 2), or among all cores (modes 0 and 1)."""
     if mode not in (0, 1, 2):
-        fail(1004, f"T.set_cross_flag with mode={mode if isinstance(mode, int) else describe(mode)}", fix="mode is 0, 1 or 2")
+        given = mode if isinstance(mode, int) else describe(mode)
+        fail(1004, f"T.set_cross_flag with mode={given}", fix="mode is 0, 1 or 2")
     current("T.set_cross_flag").emit(
         [f"cross_set {_pipe('T.set_cross_flag', pipe)} #", wrap(flag_id, int32), f" mode({mode})"]
     )

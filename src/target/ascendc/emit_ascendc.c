@@ -813,7 +813,7 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
   case ST_SET_FLAG:
   case ST_WAIT_FLAG:
     if (!has_event(s->sync.src, s->sync.dst)) {
-      cw_refuse(w, DIAG_EMIT_SYNC, "use barrier all", "there is no event flag from pipe %s to pipe %s",
+      cw_refuse(w, DIAG_EMIT_SYNC, "use `barrier all`", "there is no event flag from pipe %s to pipe %s",
                 pipe_info[s->sync.src].name, pipe_info[s->sync.dst].name);
       return;
     }
