@@ -50,7 +50,7 @@ def test_R125_R127_R130_one_reason_for_each_configuration():
     assert "no configuration of 'make' works" in text
     for b in blocks:
         line = next(x for x in text.splitlines() if f"{b}" in x)
-        assert "TL0600" in line or "TL1004: T.ceildiv(96, 0)" in line, line
+        assert "TL0600" in line or "TL1004: `T.ceildiv(96, 0)`" in line, line
 
 
 def test_R127_R130_the_tuner_survives_any_candidate(rng):
