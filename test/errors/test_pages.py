@@ -91,7 +91,7 @@ def test_page(path, tlc, tmp_path, monkeypatch):
 
 # Rules that the front end checks first: page | T.Kernel | statement (@: next line) | what Python gets.
 FIRST = """
-0201 | T.Kernel()     | pass                                          | TL1004
+0201 | T.Kernel(1, 1, 1, 1) | pass                                    | TL1004
 0202 | T.Kernel(-1)   | pass                                          | TL1004
 0203 | T.Kernel(N[0]) | pass                                          | TL1004
 0206 | T.Kernel(4)    | T.alloc_ub((64, 0), "float32")                | TL1004
