@@ -7,7 +7,8 @@
  *
  * Flags between cores are counted on the cube core and on both vector cores, and compared as the hardware matches them:
  * a set of the cube core (mode 2) counts for each vector core, one of the vector cores once both have set, and so do
- * the vector cores' own (mode 1). Mode 0 joins the cores of a kind in all blocks: then no count may hang on the block. */
+ * the vector cores' own (mode 1). Mode 0 joins the cores of a kind in all blocks: then no count may hang on the
+ * block. */
 #include "sync.h"
 
 #include <string.h>

@@ -89,7 +89,7 @@ def test_page(path, tlc, tmp_path, monkeypatch):
             assert (errors, warned) == (({code}, set()) if severity == "ERROR" else (set(), {code}))
 
 
-# Rules that the front end checks first: page | T.Kernel | statement (@: next line) | what Python gets.
+# Rules that the front end checks first: page | T.Kernel | statement (@: next line) | what a Python program gets.
 FIRST = """
 0201 | T.Kernel(1, 1, 1, 1) | pass                                    | TL1004
 0202 | T.Kernel(-1)   | pass                                          | TL1004
