@@ -55,14 +55,15 @@ static int place_of(const IrStmt *s, const IrRegion *over, int d, const IrRegion
 
 /* The dimension to cut, and where it stands in each operand; -1: this statement is done whole or not at all. */
 static int find_cut(const IrStmt *s, int *place) {
-  bool elementwise = (s->op >= OP_ADD && s->op <= OP_CAST) || (s->op == OP_COPY && !ir_attr(s, ATTR_TRANS));
+  bool elementwise = (s->op >= OP_ADD && s->op <= OP_CAST) || s->op == OP_FILL ||
+                     (s->op == OP_COPY && !ir_attr(s, ATTR_TRANS));
   if (!elementwise && !is_reduce(s)) return -1;
   const IrRegion *dst = &s->args[s->n_args - 1].region, *over = is_reduce(s) ? &s->args[0].region : dst;
   int64_t axis = is_reduce(s) ? ir_attr_int(s, ATTR_DIM, -1) : over->buf->rank;
   if (axis < 0) axis += over->buf->rank;
   int d = 0;
   while (d < over->buf->rank && (d == axis || ir_is_int(over->ext[d], 1))) d++;
-  if (d == over->buf->rank || over->ext[d]->op != EX_INT) return -1;
+  if (d == over->buf->rank || (over->ext[d]->op != EX_INT && over->buf->shape[d]->op != EX_INT)) return -1;
   for (int i = 0; i < s->n_args; i++) {
     const IrRegion *r = &s->args[i].region;
     place[i] = -1;
@@ -87,13 +88,13 @@ static int64_t unit_of(const IrStmt *s, const int *place) {
   return unit;
 }
 
-static IrStmt *piece_of(IrKernel *k, const IrStmt *s, const int *place, IrExpr *off, int64_t rows) {
+static IrStmt *piece_of(IrKernel *k, const IrStmt *s, const int *place, IrExpr *off, IrExpr *rows) {
   IrStmt *one = ir_clone(k, s);
   for (int i = 0; i < s->n_args; i++) {
     IrRegion *r = &one->args[i].region;
     if (place[i] < 0) continue;
     r->off[place[i]] = ir_binary(k, EX_ADD, r->off[place[i]], off);
-    r->ext[place[i]] = ir_i32(k, rows);
+    r->ext[place[i]] = rows;
   }
   return one;
 }
@@ -104,7 +105,10 @@ static bool cut(PassCtx *p, Rewrite *r, int64_t most) {
   int place[8];
   int d = r->warned || !r->first ? -1 : find_cut(s, place);
   if (d < 0) return false;
-  int64_t all = (is_reduce(s) ? s->args[0].region : s->args[s->n_args - 1].region).ext[d]->i;
+  const IrRegion *over = is_reduce(s) ? &s->args[0].region : &s->args[s->n_args - 1].region;
+  IrExpr *ext = over->ext[d];
+  bool known = ext->op == EX_INT;
+  int64_t all = known ? ext->i : min_i64(over->buf->shape[d]->i, ir_range(p->k, ext).hi);
   int64_t unit = unit_of(s, place), rows = max_i64(all * most / r->scratch / unit, 1) * unit, whole = all / rows;
   if (rows >= all) return false;
   IrStmt *loop = ir_new_stmt(p->k, ST_FOR, s->loc), *tail = NULL;
@@ -112,10 +116,14 @@ static bool cut(PassCtx *p, Rewrite *r, int64_t most) {
   loop->loop.var->def = loop;
   loop->loop.lo = ir_i32(p->k, 0);
   loop->loop.hi = ir_i32(p->k, whole);
+  if (!known)
+    loop->loop.hi = ir_binary(p->k, EX_FDIV, ir_binary(p->k, EX_ADD, ext, ir_i32(p->k, rows - 1)), ir_i32(p->k, rows));
   loop->loop.step = ir_i32(p->k, 1);
   IrExpr *off = ir_binary(p->k, EX_MUL, ir_var(p->k, loop->loop.var), ir_i32(p->k, rows));
-  ir_append(&loop->body, piece_of(p->k, s, place, off, rows));
-  if (all % rows) tail = piece_of(p->k, s, place, ir_i32(p->k, whole * rows), all % rows);
+  IrExpr *each = ir_i32(p->k, rows);
+  if (!known) each = ir_binary(p->k, EX_MIN, each, ir_binary(p->k, EX_SUB, ext, off));
+  ir_append(&loop->body, piece_of(p->k, s, place, off, each));
+  if (known && all % rows) tail = piece_of(p->k, s, place, ir_i32(p->k, whole * rows), ir_i32(p->k, all % rows));
   ir_insert_before(r->first, loop);
   if (tail) ir_insert_before(r->first, tail);
   for (IrStmt *x = r->first, *next;; x = next) {

@@ -181,10 +181,16 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   Text t;
   text_init(&t, c->p->arena);
   const IrBuf *biggest = NULL;
-  int64_t big = -1;
+  int64_t big = -1, own = -1;
   for (int i = 0; i < n; i++) {
     const IrBuf *b = list[i]->buf;
     if (at < list[i]->from || at > list[i]->to) continue;
+    if (list[i] == &c->scratch) {
+      own = b->addr;
+      text_printf(&t, "%s%lld B from byte %lld on that `select` itself needs", t.len ? ", " : "",
+                  (long long)list[i]->bytes, (long long)own);
+      continue;
+    }
     if (list[i]->bytes > big) big = list[i]->bytes, biggest = b;
     text_printf(&t, "%s%%%s %s[", t.len ? ", " : "", b->name, dtype_info[b->type].name);
     for (int d = 0; d < b->rank; d++) text_printf(&t, "%s%lld", d ? ", " : "", (long long)b->shape[d]->i);
@@ -194,8 +200,10 @@ static void overflow(Ctx *c, Space s, Life **list, int n) {
   int64_t limit = c->p->arch->space[s].bytes;
   if (!biggest) return;
   Diag *g = diag_add(c->p->diags, DIAG_MEM_OVERFLOW, biggest->loc,
-                     "%s of %s holds %lld bytes, the buffers that are live together need %lld: %s", space_info[s].name,
-                     c->p->arch->name, (long long)limit, (long long)peak, text_str(&t));
+                     "%s of %s holds %lld bytes, the buffers that are live together need %lld%s: %s",
+                     space_info[s].name, c->p->arch->name, (long long)limit, (long long)peak,
+                     peak > limit ? "" : " and do not fit around what has its place", text_str(&t));
+  if (own >= 0) limit = own;
   int stages = most_stages(c, s, list, n);
   if (stages)
     diag_fix(c->p->diags, g, "num_stages=%d: the largest that fits", stages);

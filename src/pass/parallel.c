@@ -350,6 +350,17 @@ static int64_t chunk_rows(const Par *v, int64_t bytes, int64_t budget) {
   return most;
 }
 
+/* What the tiles that the work itself names leave of UB, an eighth at least: they may be too large without it. */
+static int64_t room_beside(const Par *v, const Work *w) {
+  int64_t ub = v->p->arch->space[SPACE_UB].bytes, room = ub;
+  for (uint32_t i = 1; i < v->k->bufs.len; i++) {
+    const IrBuf *b = v->k->bufs.data[i];
+    bool named = b == w->buf || par_reads_buf(w->value, b) || (w->guard && par_reads_buf(w->guard, b));
+    if (named && !b->view && (b->space == SPACE_UB || b->space == SPACE_SHARED)) room -= max_i64(ir_buf_bytes(b), 0);
+  }
+  return max_i64(room, ub / 8);
+}
+
 enum { PIECE = 4096, PIECE_ROWS = 64 }; /* of an axis whose extent nothing bounds */
 
 static void vectorise(Par *v, const Work *w) {
@@ -365,7 +376,7 @@ static void vectorise(Par *v, const Work *w) {
                      "let the tiles cover the whole loop, or guard with a copy that clamps");
     return;
   }
-  int64_t budget = par_temp_budget(v);
+  int64_t budget = min_i64(par_temp_budget(v), room_beside(v, w));
   Mark m = mark(v);
   v->temp_bytes = 0;
   v->unsized = false;
@@ -385,7 +396,8 @@ static void vectorise(Par *v, const Work *w) {
     split_axis(v, w, axis, axis == v->n - 1 ? PIECE : PIECE_ROWS);
     return;
   }
-  int64_t rows = chunk_rows(v, bytes, budget);
+  int64_t kept = min_i64(v->p->arch->space[SPACE_UB].bytes / 16, budget / 2); /* for scratch of the vector ops */
+  int64_t rows = chunk_rows(v, bytes, budget - kept);
   if (rows >= v->ax[0].cap) rows = 1;
   split_axis(v, w, 0, rows);
 }
