@@ -14,8 +14,10 @@
 
 #if defined(__GNUC__)
 #define TL_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define TL_APART __attribute__((noinline)) /* what a hot function seldom calls: it needs no registers for that */
 #else
 #define TL_PRINTF(f, a)
+#define TL_APART
 #endif
 
 #define TL_COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -287,7 +287,6 @@ typedef struct Core {
   bool tainted;      /* an instruction was left out after a fault: missing values are its fault */
   uint8_t *mem[SPACE_COUNT];
   Shadow *shadow[SPACE_COUNT];
-  PipeQueue pipe[CORE_PIPES];
   Flag *flag;        /* [src][dst][id] */
   CrossFlag *cross;  /* [id]: what this core may wait for */
   CrossFlag *sent;   /* [id][CROSS_MODES]: sets by this core that its partners have not matched yet */
@@ -296,6 +295,7 @@ typedef struct Core {
   int64_t followed;  /* taken from there by the clock */
   struct TimeCore *time; /* a core of the clock: instructions go there, not to `pipe`; NULL in a functional run */
   int64_t steps;     /* operations of S in this block, up to its last instruction or element; counted for the clock */
+  PipeQueue pipe[CORE_PIPES]; /* large, and last: the clock has its own */
 } Core;
 
 typedef struct {

@@ -104,14 +104,17 @@ static void s_event(TimeCore *t, Tick until, const TimeInst *x, const IrStmt *st
   }
 }
 
+static inline void s_account(TimePipe *s, Tick work, TimeInst *x) {
+  s->busy += work;
+  x->sum.scalar += work;
+  s->free = s->mark = s->free + work;
+}
+
 /* S works for an instruction or element; stmt: of an element, NULL to issue. */
 static inline void s_works(TimeCore *t, Tick work, TimeInst *x, const IrStmt *stmt) {
   TimePipe *s = &t->pipe[PIPE_S];
-  if (!work) return;
-  if (t->clock->timeline) s_event(t, s->free + work, x, stmt);
-  s->busy += work;
-  x->sum.scalar += work;
-  s->free = s->done = s->mark = s->free + work;
+  if (work && t->clock->timeline) s_event(t, s->free + work, x, stmt);
+  s_account(s, work, x);
 }
 
 /* ---- flags ---------------------------------------------------------------------------------------------- */
@@ -141,7 +144,7 @@ static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arc
 /* The flag that a statement sets or waits for; NULL: there is no such flag. */
 static inline TimeFlag *flag_of(const Clock *k, const TimeCore *t, const TimeInst *x, int64_t id) {
   if (x->kind == TIME_CROSS_WAIT) return cross_ok(k, id) ? &t->cross[id] : NULL;
-  return id < 0 || id >= k->arch.n_flags ? NULL : &t->flag[x->pair + id];
+  return (uint64_t)id < (uint64_t)k->arch.n_flags ? &t->flag[x->pair + id] : NULL;
 }
 
 static bool partner(const Core *a, const Core *b, int mode) {
@@ -363,7 +366,7 @@ static bool s_sync_time(Clock *k, Core *c, TimeInst *x, int64_t id) {
   }
   idle(s, at, why, x);
   if (at > s->free && from >= 0) s->last = from;
-  s->free = s->done = at;
+  s->free = at;
   x->sum.count++;
   return true;
 }
@@ -385,42 +388,58 @@ static inline bool prepare(Clock *k, Core *c, TimeInst *x, TimeEntry *e) {
   return true;
 }
 
-bool clock_issue(Core *c, const Inst *i) {
+/* The tail of queue q is all but filled; S puts it there after `work`. */
+static inline bool enter(TimeCore *t, TimePipe *q, TimeInst *x, Tick work, bool timeline) {
+  TimePipe *s = &t->pipe[PIPE_S];
+  TimeEntry *e = q->tail;
+  if (e->left > s->free + work) {
+    if (timeline) s_works(t, work, x, NULL);
+    else s_account(s, work, x);
+    work = 0;
+    idle(s, e->left, IDLE_QUEUE, x);
+    s->free = e->left;
+    if (e->cause.by >= 0) s->last = e->cause.by;
+  }
+  if (timeline) s_works(t, work + x->issue, x, NULL);
+  else s_account(s, work + x->issue, x);
+  e->inst = x;
+  e->issued = s->free;
+  e->cause.from = s->last;
+  q->tail = place_after(q, e);
+  if (!q->n++) may_move(t, (int)(q - t->pipe));
+  return true;
+}
+
+/* The rest of clock_issue, apart so that it stays small. */
+static TL_APART bool issue_any(Core *c, TimePipe *q, TimeInst *x, Tick work) {
   TimeCore *t = c->time;
   Clock *k = t->clock;
-  TimeInst *x = &k->inst[i->id];
-  TimePipe *s = &t->pipe[PIPE_S], *q = &t->pipe[i->pipe];
-  Tick work = steps_work(c);
-  c->at = i;
-  if (q == s) {
+  if (q == t->pipe) {
     s_works(t, work, x, NULL);
     return s_reaches_sync(k, c, x);
   }
-  TimeEntry *e = q->tail;
   if (q->n == k->depth) {
     s_works(t, work, x, NULL);
     c->state = S_QUEUE;
     t->full = q;
     return false;
   }
-  if (!prepare(k, c, x, e)) {
-    s_works(t, work, x, NULL);
-    return true;
-  }
-  if (e->left > s->free + work) {
-    s_works(t, work, x, NULL);
-    work = 0;
-    idle(s, e->left, IDLE_QUEUE, x);
-    s->free = e->left;
-    if (e->cause.by >= 0) s->last = e->cause.by;
-  }
-  s_works(t, work + x->issue, x, NULL);
-  e->inst = x;
-  e->issued = s->free;
-  e->cause.from = s->last;
-  q->tail = place_after(q, e);
-  if (!q->n++) may_move(t, i->pipe);
+  if (prepare(k, c, x, q->tail)) return enter(t, q, x, work, true);
+  s_works(t, work, x, NULL);
   return true;
+}
+
+bool clock_issue(Core *c, const Inst *i) {
+  TimeCore *t = c->time;
+  Clock *k = t->clock;
+  TimeInst *x = &k->inst[i->id];
+  TimePipe *q = &t->pipe[i->pipe];
+  Tick work = steps_work(c);
+  c->at = i;
+  bool flag = x->kind == TIME_SET || x->kind == TIME_WAIT; /* most are: what they need is here, without a call */
+  if (!flag || q->n >= k->depth || q == t->pipe || k->timeline) return issue_any(c, q, x, work);
+  q->tail->flag = flag_of(k, t, x, id_of(c, i));
+  return enter(t, q, x, work, false);
 }
 
 /* ---- groups and blocks ---------------------------------------------------------------------------------- */

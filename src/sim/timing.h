@@ -223,7 +223,7 @@ typedef struct TimeCore {
   Core *core;
   int32_t group;
   uint32_t may;              /* pipes that may move, a bit each; the others wait */
-  TimePipe pipe[CORE_PIPES]; /* of S: no queue; free, done and mark are the same */
+  TimePipe pipe[CORE_PIPES]; /* of S: no queue; all is done when it is free, and accounted for */
   const TimePipe *full;      /* whose queue has no room for what S is at */
   TimeFlag *flag;            /* [pair][id] */
   int32_t n_flags, n_cross;  /* in `flag`; in `cross` and `sent` together */
