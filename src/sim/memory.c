@@ -21,6 +21,15 @@ enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
 enum { WORTH_KEEPING = 8, LEAST_TILE_BITS = 4, MOST_TILE_BITS = 12 }; /* lines of a tile; tiles are kept by hash */
 #define LONGEST ((Tick)1 << 34) /* that HBM's spare time is counted for at once */
 
+static const uint8_t n_sectors[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}; /* bits of the index */
+
+static Part part_of(const Memory *m, uint32_t from, uint32_t to) {
+  uint32_t sectors = SECTORS >> (3 - (to - 1) / SECTOR) & SECTORS << from / SECTOR;
+  int64_t bytes = n_sectors[sectors] * SECTOR, moved = max_i64(bytes, m->granule);
+  bool odd = (from | to) % SECTOR && m->granule > SECTOR;
+  return (Part){sectors, odd, odd ? moved : bytes, moved};
+}
+
 static int64_t rate_of(const Clock *k, double gbps) {
   return (int64_t)(gbps * 1e3 / k->arch.mhz / TICKS * (double)(1 << RATE_BITS));
 }
@@ -56,7 +65,7 @@ void memory_init(Clock *k) {
   m->hbm_latency = o->no_latency ? 0 : ticks_of(k->t.hbm_latency);
   m->l2_latency = o->no_latency ? 0 : ticks_of(k->t.l2_latency);
   m->granule = o->long_rows ? 0 : (int64_t)k->t.granule;
-  m->line_moved = max_i64(LINE, m->granule);
+  m->whole = part_of(m, 0, LINE);
   m->part_pieces = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
@@ -139,19 +148,6 @@ static int64_t write_back(Memory *m) {
 /* Bytes: asked for in whole sectors, that L2 moves, not there, written for the first time; lines asked for, missed. */
 typedef struct { int64_t touched, moved, missing, dirtied, lines, pieces; } Touched;
 
-/* A part of a line: its sectors, the bytes they count as and L2 moves, and whether it is not whole sectors. Such a part
- * is fetched whole, unless the whole line is there. */
-typedef struct { uint32_t sectors; bool odd; int64_t bytes, moved; } Part;
-
-static const uint8_t n_sectors[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}; /* bits of the index */
-
-static Part part_of(const Memory *m, uint32_t from, uint32_t to) {
-  uint32_t sectors = SECTORS >> (3 - (to - 1) / SECTOR) & SECTORS << from / SECTOR;
-  int64_t bytes = n_sectors[sectors] * SECTOR, moved = max_i64(bytes, m->granule);
-  bool odd = (from | to) % SECTOR && m->granule > SECTOR;
-  return (Part){sectors, odd, odd ? moved : bytes, moved};
-}
-
 /* How much may be brought in before a line of this number is out: places of L2 are not equally full. */
 static inline uint32_t keeps(const Memory *m, int64_t line) {
   return m->keeps[(uint32_t)((uint64_t)line / LINES_A_STAMP) * UINT32_C(2654435769) >> (32 - PLACE_BITS)];
@@ -174,11 +170,19 @@ static inline void touch_line(int64_t *filled, uint32_t room, uint32_t *line, Pa
   *line = now << STAMP_SHIFT | (w & (WRITTEN | SECTORS)) | p.sectors | (write ? WRITTEN : 0);
 }
 
+/* Whole lines that nobody has touched. */
+static inline void add_fresh(const Memory *m, const Transfer *t, int64_t n, Touched *out) {
+  out->touched = out->missing = n * LINE;
+  out->moved = n * m->whole.moved;
+  out->lines = out->pieces = n;
+  out->dirtied = t->write ? n * LINE : 0;
+}
+
 /* Rows of whole lines that nobody has touched, as touch_line takes them. False: some line was touched. */
-static inline bool touch_fresh(Memory *m, const Transfer *t, int64_t at, Touched *out) {
+static bool touch_fresh(Memory *m, const Transfer *t, int64_t at, Touched *out) {
   const uint32_t state = SECTORS | (t->write ? WRITTEN : 0);
-  if (!t->lines || at % LINE) return false;
-  int64_t n = t->lines / t->rows, filled = m->filled;
+  if ((at | t->run | t->pitch) % LINE || t->pitch < t->run) return false;
+  int64_t n = t->run / LINE, filled = m->filled;
   uint32_t *first = m->line[t->buf] + at / LINE, *line = first;
   for (int64_t r = 0; r < t->rows; r++, line += t->pitch / LINE)
     for (int64_t i = 0; i < n; i++)
@@ -187,27 +191,24 @@ static inline bool touch_fresh(Memory *m, const Transfer *t, int64_t at, Touched
   for (int64_t r = 0; r < t->rows; r++, line += t->pitch / LINE)
     for (int64_t i = 0; i < n; i++) line[i] = stamp_of(++filled) << STAMP_SHIFT | state;
   m->filled = filled;
-  out->touched = out->missing = t->lines * LINE;
-  out->moved = t->lines * m->line_moved;
-  out->lines = out->pieces = t->lines;
-  out->dirtied = t->write ? t->lines * LINE : 0;
+  add_fresh(m, t, n * t->rows, out);
   return true;
 }
 
-/* The rows of a transfer, line by line. */
-static Touched touch_rows(Memory *m, const Transfer *t, int64_t at) {
-  Touched x = {0};
+/* Rows of `run` bytes, line by line. */
+static void touch_rows(Memory *m, const Transfer *t, int64_t at, int64_t run, Touched *out) {
+  Touched x = *out;
   int64_t filled = m->filled; /* nothing else can change it */
-  const Part whole = part_of(m, 0, LINE);
+  const Part whole = m->whole;
   uint32_t *lines = m->line[t->buf];
   Part first = whole, last = whole;
   int64_t n = 0, l = at / LINE, pitch = t->pitch / LINE;
   bool alike = t->pitch % LINE == 0; /* rows are cut like the first */
   for (int64_t r = 0; r < t->rows; r++, at += t->pitch, l += pitch) {
     if (!r || !alike) {
-      uint32_t from = (uint32_t)(at % LINE), end = (uint32_t)((at + t->run - 1) % LINE) + 1;
+      uint32_t from = (uint32_t)(at % LINE), end = (uint32_t)((at + run - 1) % LINE) + 1;
       l = at / LINE;
-      n = (at + t->run - 1) / LINE - l;
+      n = (at + run - 1) / LINE - l;
       first = part_of(m, from, n ? LINE : end);
       if (n) last = part_of(m, 0, end);
     }
@@ -218,25 +219,46 @@ static Touched touch_rows(Memory *m, const Transfer *t, int64_t at) {
     x.lines += n + 1;
   }
   m->filled = filled;
-  return x;
+  *out = x;
 }
+
+/* What a transfer touches. Most are one run of whole lines, and nobody has touched them. */
+static inline void touch_all(Memory *m, const Transfer *t, int64_t at, Touched *out) {
+  *out = (Touched){0};
+  int64_t run = t->run;
+  if (t->rows > 1) {
+    if (touch_fresh(m, t, at, out)) return;
+  } else if (((uint64_t)at | (uint64_t)run) % LINE == 0) {
+    const uint32_t state = SECTORS | (t->write ? WRITTEN : 0);
+    uint32_t *line = m->line[t->buf] + (uint64_t)at / LINE, *first = line, *end = line + (uint64_t)run / LINE;
+    int64_t filled = m->filled;
+    while (line != end && !*line) *line++ = stamp_of(++filled) << STAMP_SHIFT | state;
+    m->filled = filled;
+    add_fresh(m, t, line - first, out);
+    if (line == end) return;
+    at += (line - first) * LINE;
+    run -= (line - first) * LINE;
+  }
+  touch_rows(m, t, at, run, out);
+}
+
 
 /* A transfer that comes again finds everything as it left it: all in L2. That holds for ever where L2 has room for all
  * tensors, else while what is brought in bears the same stamp. */
-static Touched touch_again(Memory *m, const Transfer *t, int64_t at) {
+static TL_APART void touch_again(Memory *m, const Transfer *t, int64_t at, Touched *x) {
   uint64_t hash = ((uint64_t)at + (uint64_t)t->buf) * UINT64_C(0x9e3779b97f4a7c15);
   Tile *seen = &m->tile[hash >> (64 - m->tile_bits)];
   uint32_t now = stamp_now(m);
   bool same = seen->buf == t->buf && seen->at == at && seen->run == t->run && seen->rows == t->rows &&
               seen->pitch == t->pitch && seen->write == t->write;
-  if (same && (m->room || seen->stamp == now))
-    return (Touched){.touched = seen->touched, .moved = seen->moved, .lines = seen->lines};
-  Touched x;
-  if (!touch_fresh(m, t, at, &x)) x = touch_rows(m, t, at);
+  if (same && (m->room || seen->stamp == now)) {
+    *x = (Touched){.touched = seen->touched, .moved = seen->moved, .lines = seen->lines};
+    return;
+  }
+  touch_all(m, t, at, x);
   bool whole = (at | t->run | t->pitch) % SECTOR == 0 || m->granule <= SECTOR;
-  if ((whole || !x.missing) && (m->room || stamp_now(m) == now))
-    *seen = (Tile){t->buf, t->write, now, at, t->run, t->rows, t->pitch, x.touched, x.moved, x.lines};
-  return x;
+  if ((whole || !x->missing) && (m->room || stamp_now(m) == now))
+    *seen = (Tile){t->buf, t->write, now, at, t->run, t->rows, t->pitch, x->touched, x->moved, x->lines};
 }
 
 /* ---- flows with something in common --------------------------------------------------------------------- */
@@ -279,8 +301,8 @@ static int32_t same_next(const Memory *m, Same what, int64_t key, int32_t number
 
 /* ---- sharing -------------------------------------------------------------------------------------------- */
 
-static void join(Memory *m, int32_t number, Tick now) {
-  share_join(&m->channel[m->flow[number].via], &m->flow[number], number, now);
+static inline void join(Memory *m, int32_t number, int64_t left, Tick now) {
+  share_join(&m->channel[m->flow[number].via], &m->flow[number], number, left, now);
   m->stale = true;
 }
 
@@ -297,15 +319,17 @@ static inline void settle(Memory *m, Tick now) {
   if (!m->stale) return;
   m->stale = false;
   Channel *there = &m->channel[VIA_L2], *not = &m->channel[VIA_HBM];
-  double hbm = 1, l2 = 1;
-  if (not->asked > m->hbm_rate) hbm = (double)m->hbm_rate / (double)not->asked;
-  if (there->caps + not->caps > m->l2_rate) { /* else even with all of hbm it is enough */
-    double asked = (double)there->caps + (double)not->caps * hbm;
-    if (asked > (double)m->l2_rate) l2 = (double)m->l2_rate / asked;
-  }
+  int64_t rest = m->l2_rate - there->caps - not->caps, of_l2 = 1 << RATE_BITS, of_both = of_l2;
   m->spare = m->hbm_rate - min_i64(not->asked, m->hbm_rate);
-  share_rate(there, m->flow, l2, now);
-  share_rate(not, m->flow, hbm * l2, now);
+  if (!m->spare || rest < 0) {
+    double hbm = not->asked > m->hbm_rate ? (double)m->hbm_rate / (double)not->asked : 1;
+    double asked = (double)there->caps + (double)not->caps * hbm;
+    double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
+    of_l2 = (int64_t)(l2 * (1 << RATE_BITS));
+    of_both = (int64_t)(hbm * l2 * (1 << RATE_BITS));
+  }
+  share_rate(there, m->flow, of_l2, now);
+  share_rate(not, m->flow, of_both, now);
 }
 
 /* The most that a flow can get now. */
@@ -377,25 +401,36 @@ static void release(Memory *m, int32_t number, Tick now) {
     Flow *o = &m->flow[list[i]];
     o->waits = false;
     o->via = VIA_L2;
-    o->work = 0;
-    join(m, list[i], now);
+    join(m, list[i], 0, now);
   }
 }
 
 /* Bytes a tick when `all` take that long, << RATE_BITS as `all`. */
-static inline int64_t cap_of(Rate *r, int64_t all, Tick path) {
-  if (r->all == all && r->path == path) return r->cap;
-  *r = (Rate){all, path, path > 0 && all ? max_i64(all / path, 1) : INT64_C(1) << 50};
-  return r->cap;
+static int64_t cap_of(int64_t all, Tick path) { return path > 0 && all ? max_i64(all / path, 1) : INT64_C(1) << 50; }
+
+/* How a flow moves that way, alone. */
+static TL_APART void set_way(const Memory *m, Flow *f, const Way *w) {
+  bool moves = w->moved && !m->free;
+  int64_t all = moves ? w->moved << RATE_BITS : 0;
+  Tick path = w->path;
+  if (w->miss && w->miss == w->touched) path = w->path_miss;
+  else if (w->miss) path = (path * (w->touched - w->miss) + w->path_miss * w->miss) / w->touched;
+  f->way = *w;
+  f->alone_via = w->hbm > 0 && moves ? VIA_HBM : VIA_L2;
+  f->hbm = f->alone_via == VIA_HBM ? (double)w->hbm / (double)w->moved : 0;
+  f->piece = !moves || w->moved == w->lines * LINE ? LINE : w->moved / w->lines;
+  f->path_cap = cap_of(all, w->path);
+  f->alone_cap = cap_of(all, path);
+  f->alone_left = share_left(all, f->alone_cap);
 }
 
 void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick now) {
   Memory *m = &k->mem;
   Flow *f = &m->flow[number];
-  Touched x;
   clean(m, now);
-  if (t->rows + t->run / LINE >= WORTH_KEEPING) x = touch_again(m, t, at);
-  else if (!touch_fresh(m, t, at, &x)) x = touch_rows(m, t, at);
+  Touched x;
+  if (t->rows + (int64_t)((uint64_t)t->run / LINE) < WORTH_KEEPING) touch_all(m, t, at, &x);
+  else touch_again(m, t, at, &x);
   if (m->long_rows) x.lines = ceil_div(x.touched, LINE), x.pieces = ceil_div(x.missing, LINE);
   if (x.dirtied) note_dirty(k, x.dirtied);
   m->dirtied += x.dirtied;
@@ -408,28 +443,20 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick 
     m->miss_bytes += miss;
     m->hit_bytes += x.touched - miss;
   }
-  bool moves = x.moved && !m->free;
-  f->write = t->write;
+  Way w = {x.touched, x.moved, x.lines, miss, miss + back + (miss ? x.pieces * m->piece : 0), t->path, t->miss};
+  if (memcmp(&w, &f->way, sizeof w)) set_way(m, f, &w);
+  f->via = f->alone_via;
+  f->cap = f->alone_cap;
   f->moves = f->waits = false;
   f->together = 1;
   f->behind = -1;
   f->followers = 0;
-  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0), all = moves ? x.moved << RATE_BITS : 0;
-  Tick path = t->path;
-  if (miss == x.touched) path = t->miss;
-  else if (miss) path = (path * (x.touched - miss) + t->miss * miss) / x.touched;
-  f->via = hbm > 0 && moves ? VIA_HBM : VIA_L2;
-  f->work = all;
-  f->hbm = f->via == VIA_HBM ? (double)hbm / (double)x.moved : 0;
-  f->piece = !moves || x.moved == x.lines * LINE ? LINE : x.moved / x.lines;
-  f->path_cap = cap_of(&f->by_path, all, t->path);
-  f->cap = f->alone_cap = path == t->path ? f->path_cap : cap_of(&f->by_miss, all, path);
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   bool alone = t->write || m->free, pieces = !alone && t->run < LINE && !m->long_rows;
   f->part_cap = pieces ? part_share(m, f->piece, 1) : INT64_MAX;
   bool others = same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | at);
   same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | at / m->part_bytes : -1);
-  join(m, number, now);
+  join(m, number, f->alone_left, now);
   if (others) meet(m, number, now);
   if (pieces) crowd(m, f->same[SAME_PART].key, now);
   settle(m, now);

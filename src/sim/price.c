@@ -146,8 +146,6 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
     t->run = row * e->rows;
     t->rows = 1;
   }
-  bool whole = (t->run | t->pitch) % LINE == 0 && (t->rows == 1 || t->pitch >= t->run);
-  t->lines = whole ? t->run / LINE * t->rows : 0;
   double cycles, miss = 1;
   int64_t rows = e->rows;
   if (k->opt->long_rows) row *= rows, rows = 1;

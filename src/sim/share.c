@@ -21,8 +21,6 @@ void share_restart(Channel *c) {
   c->next = NEVER;
 }
 
-static int64_t asks(const Flow *f) { return (int64_t)((double)f->cap * f->hbm); }
-
 /* What each has moved until now. */
 static void serve(Channel *c, Tick now) {
   c->served += c->rate * (now - c->served_at);
@@ -40,14 +38,15 @@ static void put(Channel *c, Turn t) {
   x[i] = t;
 }
 
-void share_join(Channel *c, Flow *f, int32_t number, Tick now) {
+void share_join(Channel *c, Flow *f, int32_t number, int64_t left, Tick now) {
   serve(c, now);
   if (!c->n) c->served = 0;
   f->order = c->order++;
   f->moves = true;
-  f->at = c->served + (int64_t)((double)f->work / (double)f->cap * (1 << RATE_BITS));
+  f->at = c->served + left;
+  f->asks = (int64_t)((double)f->cap * f->hbm);
   c->caps += f->cap;
-  c->asked += asks(f);
+  c->asked += f->asks;
   c->changed = true;
   put(c, (Turn){f->at, f->order, number});
 }
@@ -57,9 +56,10 @@ void share_cap(Channel *c, Flow *f, int64_t cap, Tick now) {
   serve(c, now);
   f->at = c->served + (int64_t)((double)max_i64(f->at - c->served, 0) * (double)f->cap / (double)cap);
   c->caps += cap - f->cap;
-  c->asked -= asks(f);
+  c->asked -= f->asks;
   f->cap = cap;
-  c->asked += asks(f);
+  f->asks = (int64_t)((double)cap * f->hbm);
+  c->asked += f->asks;
   c->changed = c->unsorted = true;
 }
 
@@ -95,6 +95,6 @@ int32_t share_leave(Channel *c, Flow *flow) {
   c->changed = true;
   flow[number].moves = false;
   c->caps -= flow[number].cap;
-  c->asked -= asks(&flow[number]);
+  c->asked -= flow[number].asks;
   return number;
 }

@@ -25,7 +25,6 @@ typedef struct {
   int32_t buf;
   bool write;
   int64_t run, rows, pitch; /* bytes of the tensor: `rows` runs of `run`, `pitch` apart */
-  int64_t lines;                /* if its rows are whole lines and none is over another, how many; else 0 */
   Tick head, path, miss;        /* before it moves; to move it, alone on the chip, all in L2 or nothing in L2 */
 } Transfer;
 
@@ -36,20 +35,22 @@ typedef struct { Tick ticks; int64_t ops; Transfer gm; } Price; /* ticks -1: it 
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
 typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same; /* what flows may have in common */
 
-typedef struct { int64_t all; Tick path; int64_t cap; } Rate;
+/* What it depends on how a transfer moves: bytes asked for in whole sectors, that L2 moves, lines; bytes missing, of
+ * HBM; times as in Transfer. */
+typedef struct { int64_t touched, moved, lines, miss, hbm; Tick path, path_miss; } Way;
 
 typedef struct {
-  bool write;
+  Way way;             /* of the last transfer: the next one is mostly like it */
   bool moves;          /* is on its channel */
   bool waits;          /* has moved all; only the one before is not there yet */
-  Via via;             /* VIA_HBM: some of it is not in L2 */
+  Via via, alone_via;  /* VIA_HBM: some of it is not in L2 */
   uint32_t order;      /* in which the flows of a channel joined it */
-  int64_t work;        /* bytes that L2 moves, << RATE_BITS */
-  double hbm;          /* bytes through HBM for each of them */
+  double hbm;          /* bytes through HBM for each one that L2 moves */
+  int64_t asks;        /* bytes of HBM a tick, << RATE_BITS, at cap */
+  int64_t alone_left;  /* ticks that it moves with nobody else, << RATE_BITS */
   int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
   int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
   int64_t part_cap;    /* cap for all that ask for the same part */
-  Rate by_path, by_miss; /* of the last transfers: they are mostly alike */
   int64_t at;          /* what `served` is when it ends */
   Tick latency;
   struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
@@ -75,19 +76,27 @@ typedef struct {
 
 void share_init(Arena *a, Channel *c, int32_t n_flows);
 void share_restart(Channel *c); /* at time 0, with nothing under way */
-/* These two count from the next share_rate on, at the same time. */
-void share_join(Channel *c, Flow *f, int32_t number, Tick now); /* f->work, f->hbm and f->cap are set */
+/* Ticks that `work` bytes << RATE_BITS take at that cap, << RATE_BITS. */
+static inline int64_t share_left(int64_t work, int64_t cap) {
+  return (int64_t)((double)work / (double)cap * (1 << RATE_BITS));
+}
+/* These two count from the next share_rate on, at the same time. left: as share_left; f->hbm and f->cap are set. */
+void share_join(Channel *c, Flow *f, int32_t number, int64_t left, Tick now);
 void share_cap(Channel *c, Flow *f, int64_t cap, Tick now);     /* f is on the channel */
 void share_change(Channel *c, const Flow *flow, int64_t rate, Tick now); /* what share_rate does, if anything changes */
 int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: the flow that ends there leaves */
 
-/* Each flow gets that share of its cap. */
-static inline void share_rate(Channel *c, const Flow *flow, double share, Tick now) {
-  int64_t rate = c->n ? max_i64((int64_t)(share * (1 << RATE_BITS)), 1) : 0;
+/* Each flow gets that share of its cap, << RATE_BITS. */
+static inline void share_rate(Channel *c, const Flow *flow, int64_t share, Tick now) {
+  int64_t rate = c->n ? max_i64(share, 1) : 0;
   if (c->changed || rate != c->rate) share_change(c, flow, rate, now);
 }
 
 /* ---- memory.c ------------------------------------------------------------------------------------------- */
+
+/* A part of a line: its sectors, the bytes they count as and L2 moves, and whether it is not whole sectors. Such a part
+ * is fetched whole, unless the whole line is there. */
+typedef struct { uint32_t sectors; bool odd; int64_t bytes, moved; } Part;
 
 typedef struct { uint32_t stamp; int64_t bytes; } Dirty;
 
@@ -115,7 +124,8 @@ typedef struct {
   int64_t unclean, clean; /* written bytes that are only in L2; that HBM has, too, << RATE_BITS */
   int64_t hit_bytes, miss_bytes, dirtied, write_back; /* dirtied: HBM takes them at some time */
   Tick hbm_latency, l2_latency;
-  int64_t granule, line_moved; /* bytes that L2 moves at least for a piece of a line, for a line */
+  int64_t granule;     /* bytes that L2 moves at least for a piece of a line */
+  Part whole;          /* a line */
   int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   int pair_asks;       /* requests of two vector cores of a pair for the same place: 1 or 2 */
