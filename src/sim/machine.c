@@ -199,12 +199,15 @@ bool run_s(Core *c, bool one) {
       }
       break;
     case C_ISSUE:
-      c->steps = steps;
-      if (!s_issue(c, &c->prog->inst[q->a])) {
-        c->pc = pc - 1;
-        return steps > before;
+      for (;; steps += q->steps, q = &code[pc++]) {
+        c->steps = steps;
+        if (!s_issue(c, &c->prog->inst[q->a])) {
+          c->pc = pc - 1;
+          return steps > before;
+        }
+        if (one) return c->pc = pc, true;
+        if (code[pc].op != C_ISSUE) break; /* mostly several stand in a row */
       }
-      if (one) return c->pc = pc, true;
       break;
     case C_LOAD:
       if (!one) drain(c);

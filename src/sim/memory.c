@@ -53,7 +53,10 @@ void memory_init(Clock *k) {
   m->l2_rate = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
   m->spare = m->hbm_rate;
   for (int via = 0; via < VIA_COUNT; via++) share_init(k->arena, &m->channel[via], m->n_flows);
-  for (int32_t f = 0; f < m->n_flows; f++) m->flow[f].pair = pair_of(k, f);
+  for (int32_t f = 0; f < m->n_flows; f++) {
+    m->flow[f].core = f / CORE_PIPES;
+    m->flow[f].pair = pair_of(k, f);
+  }
   m->followers = arena_array(k->arena, int32_t, m->n_flows);
   int32_t buckets = 64;
   while (buckets < m->n_flows) buckets *= 2;

@@ -190,31 +190,44 @@ static int64_t ops_of(const Core *c, const Entry *e) {
   return e->inst->pipe == PIPE_V ? v[e->inst->n_args - 1].count : 0;
 }
 
-/* Where a price with these keys is, or would be. */
-static inline Priced *place_of(const PriceMemo *p, Priced *seen, int bits, const int64_t *key) {
-  uint64_t hash = 0, mask = (UINT64_C(1) << bits) - 1;
-  for (int x = 0; x < p->n_keys; x++) hash = (hash ^ (uint64_t)key[x]) * UINT64_C(0x9e3779b97f4a7c15);
+static inline uint64_t hash_of(uint64_t hash, int64_t key) {
+  return (hash ^ (uint64_t)key) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* Where the price for these registers is, or would be. */
+static inline Priced *place_of(const PriceMemo *p, const Reg *reg) {
+  uint64_t hash = 0;
+  for (int x = 0; x < p->n_keys; x++) hash = hash_of(hash, reg[p->key[x]].i);
   for (hash >>= 32;; hash++) {
-    Priced *s = &seen[hash & mask];
+    Priced *s = &p->seen[hash & p->mask];
     int same = 0;
-    while (same < p->n_keys && s->key[same] == key[same]) same++;
+    while (same < p->n_keys && s->key[same] == reg[p->key[same]].i) same++;
     if (same == p->n_keys || !s->valid) return s;
   }
 }
 
-/* A place for a price; NULL: there is none any more. */
-static Price *remember(Clock *k, PriceMemo *p, const int64_t *key) {
-  int bits = !p->n_keys ? 0 : p->seen ? p->bits + 2 : 2;
-  if (!p->seen || p->n_seen * 2 >= 1 << p->bits) {
-    if (bits > PRICE_BITS) return NULL;
-    Priced *more = arena_array(k->arena, Priced, 1 << bits);
-    for (int s = 0; p->seen && s < 1 << p->bits; s++)
-      if (p->seen[s].valid) *place_of(p, more, bits, p->seen[s].key) = p->seen[s];
-    p->seen = more;
-    p->bits = (uint8_t)bits;
+static void move_prices(PriceMemo *p, const Priced *old, int64_t n) {
+  for (const Priced *end = old + n; old != end; old++) {
+    uint64_t hash = 0;
+    if (!old->valid) continue;
+    for (int x = 0; x < p->n_keys; x++) hash = hash_of(hash, old->key[x]);
+    for (hash >>= 32; p->seen[hash & p->mask].valid;) hash++;
+    p->seen[hash & p->mask] = *old;
   }
-  Priced *to = place_of(p, p->seen, p->bits, key);
-  memcpy(to->key, key, sizeof to->key);
+}
+
+/* A place for a price; NULL: there is none any more. */
+static Price *remember(Clock *k, PriceMemo *p, const Reg *reg) {
+  int64_t n = p->seen ? p->mask + 1 : 0, more = !p->n_keys ? 1 : n ? 4 * n : 4;
+  if (p->n_seen * 2 >= n) {
+    const Priced *old = p->seen;
+    if (more > MOST_PRICES) return NULL;
+    p->seen = arena_array(k->arena, Priced, more);
+    p->mask = (uint32_t)(more - 1);
+    move_prices(p, old, n);
+  }
+  Priced *to = place_of(p, reg);
+  for (int x = 0; x < p->n_keys; x++) to->key[x] = reg[p->key[x]].i;
   to->valid = true;
   p->n_seen++;
   return &to->price;
@@ -231,8 +244,7 @@ static inline bool gm_place(const PriceMemo *p, const Core *c, int64_t *at) {
   return true;
 }
 
-/* As price_of, for what is not remembered. */
-static bool new_price(Clock *k, Core *c, const TimeInst *x, TimeEntry *to, Price *price) {
+static bool work_out(Clock *k, Core *c, const TimeInst *x, TimeEntry *to, Price *price) {
   const Inst *i = x->inst;
   Entry e = {.inst = i};
   bool runs = resolve(c, i, &e) && !e.dead && i->impl->legal(c, &e);
@@ -249,24 +261,24 @@ static bool new_price(Clock *k, Core *c, const TimeInst *x, TimeEntry *to, Price
   return true;
 }
 
-bool price_of(Clock *k, Core *c, TimeInst *x, TimeEntry *to) {
-  PriceMemo *p = &x->memo;
-  int64_t key[PRICE_KEYS];
-  for (int n = 0; n < p->n_keys; n++) key[n] = c->reg[p->key[n]].i;
-  const Priced *seen = p->seen ? place_of(p, p->seen, p->bits, key) : NULL;
-  if (seen && seen->valid) {
-    to->price = &seen->price;
-    if (x->kind == TIME_WORK) return seen->price.ticks >= 0;
-    if (gm_place(p, c, &to->at)) return true;
-  }
+static TL_APART bool price_new(Clock *k, Core *c, TimeInst *x, TimeEntry *to) {
   Price price;
-  bool runs = new_price(k, c, x, to, &price);
+  bool runs = work_out(k, c, x, to, &price);
   if (x->kind == TIME_GM && !runs) return false;
-  Price *place = p->n_keys >= 0 ? remember(k, p, key) : NULL;
+  Price *place = x->memo.n_keys >= 0 ? remember(k, &x->memo, c->reg) : NULL;
   TimePipe *q = &c->time->pipe[x->inst->pipe];
   if (!place && !q->own) q->own = arena_array(k->arena, Price, k->depth);
   if (!place) place = &q->own[to - q->first];
   *place = price;
   to->price = place;
   return runs;
+}
+
+bool price_of(Clock *k, Core *c, TimeInst *x, TimeEntry *to) {
+  const PriceMemo *p = &x->memo;
+  const Priced *seen = p->seen ? place_of(p, c->reg) : NULL;
+  if (!seen || !seen->valid) return price_new(k, c, x, to);
+  to->price = &seen->price;
+  if (x->kind == TIME_WORK) return seen->price.ticks >= 0;
+  return gm_place(p, c, &to->at) || price_new(k, c, x, to);
 }

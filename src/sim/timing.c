@@ -518,13 +518,14 @@ static void next_block(Clock *k, int32_t number) {
 /* ---- transfers ------------------------------------------------------------------------------------------ */
 
 static void transfer_ends(Clock *k, int32_t number) {
-  int p = number % CORE_PIPES;
-  TimeCore *t = &k->core[number / CORE_PIPES];
+  const Flow *f = &k->mem.flow[number];
+  TimeCore *t = &k->core[f->core];
+  int p = number - f->core * CORE_PIPES;
   TimePipe *q = &t->pipe[p];
   InstTime *sum = &q->head->inst->sum;
   const Transfer *x = &q->head->price->gm;
   int64_t bytes = x->run * x->rows;
-  Tick complete = k->now + k->mem.flow[number].latency;
+  Tick complete = k->now + f->latency;
   q->free = k->now;
   q->done = max_i64(q->done, complete);
   sum->gm_bytes += bytes;

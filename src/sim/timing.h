@@ -55,6 +55,7 @@ typedef struct {
   Tick latency;
   struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
   int64_t piece;       /* bytes that L2 moves for each line */
+  int32_t core;
   int32_t pair;        /* the flow of the other vector core beside it, or -1 */
   int32_t together;    /* flows at the same place, this one included */
   int32_t behind;      /* the flow that brings from HBM what this one reads, or -1 */
@@ -148,7 +149,7 @@ bool memory_step(struct Clock *k, int channel, int32_t *flow);
 
 /* ---- instructions as the clock sees them ---------------------------------------------------------------- */
 
-enum { PRICE_KEYS = 8, PRICE_BITS = 10 };
+enum { PRICE_KEYS = 8, MOST_PRICES = 1024 };
 
 typedef struct { bool valid; int64_t key[PRICE_KEYS]; Price price; } Priced;
 typedef struct { int32_t off, ext; int64_t shape, stride; } GmOffset; /* registers; extent and bytes of a dimension */
@@ -156,9 +157,9 @@ typedef struct { int32_t off, ext; int64_t shape, stride; } GmOffset; /* registe
 typedef struct {
   int16_t gm_arg;    /* the operand in GM, or -1 */
   int8_t n_keys;     /* registers its price depends on; -1: too many to remember */
-  uint8_t bits;      /* 2^bits places in `seen` */
   int32_t key[PRICE_KEYS];
   int32_t n_seen;
+  uint32_t mask;     /* places in `seen`, less one: a power of two */
   Priced *seen;      /* by hash of the keys; what is there stays */
   const ArchCost *cost;
   int64_t gm_at;     /* where a transfer begins in its tensor, but for the offsets that vary */
