@@ -119,6 +119,23 @@ def vector_add(n, block=8192):
     return add
 
 
+def add_in_loop(n, block=256, steps=64):
+    """Tiles of 1 KiB in a pipelined loop: little to compute for each instruction."""
+
+    @T.prim_func
+    def add(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, block * steps)) as bx:
+            a, b, c = (T.alloc_shared((block,), "float32") for _ in range(3))
+            for i in T.Pipelined(steps, num_stages=2):
+                T.copy(A[(bx * steps + i) * block], a)
+                T.copy(B[(bx * steps + i) * block], b)
+                for j in T.Parallel(block):
+                    c[j] = a[j] + b[j]
+                T.copy(c, C[(bx * steps + i) * block])
+
+    return add
+
+
 def softmax(rows, n=1024, block=16):
     @T.prim_func
     def soft(X: T.Tensor((rows, n), "float32"), Y: T.Tensor((rows, n), "float32")):
@@ -301,7 +318,11 @@ def bench_clock(table, rounds):
 def bench_timed(table, rounds):
     """A run with numbers and time (kernel.profile(*tensors) without its report) against one with numbers alone; checks
     on, one thread, CPU time."""
-    for name, make, tensors, _ in timed_cases():
+    cases = list(timed_cases())
+    for name, n, make in (("add of 2^20 f32, tiles of 256 in a loop", 1 << 20, add_in_loop(1 << 20)),
+                          ("add of 2^18 f32, blocks of 64", 1 << 18, vector_add(1 << 18, 64))):
+        cases.append((name, make, [np.ones(n, np.float32) for _ in range(3)], None))
+    for name, make, tensors, _ in cases:
         kernel = tilelang.compile(make, checks=True, threads=1)
         kernel(*tensors)
         values = [(t.ctypes.data, t.shape) for t in tensors]

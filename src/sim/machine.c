@@ -185,12 +185,8 @@ bool run_s(Core *c, bool one) {
       if (q->to < pc && !charge(c, pc - 1)) return true;
       pc = q->to;
       break;
-    case C_JZ:
-      if (!r[q->a].i) pc = q->to;
-      break;
-    case C_JNZ:
-      if (r[q->a].i) pc = q->to;
-      break;
+    case C_JZ: pc = r[q->a].i ? pc : q->to; break;
+    case C_JNZ: pc = r[q->a].i ? q->to : pc; break;
     case C_STEP: r[q->d].i = (int64_t)((uint64_t)r[q->d].i + (uint64_t)r[q->b].i); break;
     case C_LOOP:
       if (r[q->b].i > 0 ? r[q->d].i < r[q->a].i : r[q->d].i > r[q->a].i) {
