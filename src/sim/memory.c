@@ -7,10 +7,16 @@
  *
  * A transfer moves all its bytes through L2, and what was missing through HBM at the same time; so a hit never takes
  * longer than a miss. A core has so much under way that alone it moves as much as its path takes; when all together ask
- * for more than HBM gives, then than L2 gives, each gets the same share of what it would get alone (share.c). Cores
- * that read the same place at the same time ask HBM for it together, and none is done before the first of them has
- * brought it. L2 is made of parts by address; transfers whose rows are pieces of lines and come from one part share
- * the pieces that it gives a cycle, so many cores on one small tensor are slowed down wherever they stand in it.
+ * for more than HBM gives, then than L2 gives, each gets the same share of what it would get alone. Cores that read the
+ * same place at the same time ask HBM for it together, and none is done before the first of them has brought it. L2 is
+ * made of parts by address; transfers whose rows are pieces of lines and come from one part share the pieces that it
+ * gives a cycle, so many cores on one small tensor are slowed down wherever they stand in it.
+ *
+ * Alone, a transfer moves as fast as its path takes it (cap). Those of one channel are slowed down alike: each gets the
+ * same share of its cap. So `served` counts the ticks that each has moved as if alone, and one that joins with t such
+ * ticks left is done when `served` has grown by t. The list is sorted by who is done first; a beginning or an end
+ * changes one entry, however many are under way.
+ *
  * Numbers are integers: bytes << 20 a tick. */
 #include "timing.h"
 
@@ -20,6 +26,118 @@
 enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
 enum { WORTH_KEEPING = 8, LEAST_TILE_BITS = 4, MOST_TILE_BITS = 12 }; /* lines of a tile; tiles are kept by hash */
 #define LONGEST ((Tick)1 << 34) /* that HBM's spare time is counted for at once */
+
+/* ---- transfers under way -------------------------------------------------------------------------------- */
+
+/* Ticks that `work` bytes << RATE_BITS take at that cap, << RATE_BITS. */
+static inline int64_t share_left(int64_t work, int64_t cap) {
+  return (int64_t)((double)work / (double)cap * (1 << RATE_BITS));
+}
+
+static bool comes_before(const Turn *a, const Turn *b) {
+  return a->at != b->at ? a->at < b->at : (int32_t)(a->order - b->order) < 0;
+}
+
+static void share_init(Arena *a, Channel *c, int32_t n_flows) {
+  *c = (Channel){.turn = arena_array(a, Turn, 2 * n_flows + 1), .room = 2 * n_flows + 1, .next = NEVER};
+}
+
+/* At time 0, with nothing under way. */
+static void share_restart(Channel *c) {
+  c->rate = c->served = c->served_at = 0;
+  c->next = NEVER;
+}
+
+/* What each has moved until now. */
+static void serve(Channel *c, Tick now) {
+  c->served += c->rate * (now - c->served_at);
+  c->served_at = now;
+}
+
+static void put(Channel *c, Turn t) {
+  if (c->head + c->n == c->room) {
+    memmove(c->turn, c->turn + c->head, sizeof t * (size_t)c->n);
+    c->head = 0;
+  }
+  Turn *x = c->turn + c->head;
+  int32_t i = c->n++;
+  for (; i && comes_before(&t, &x[i - 1]); i--) x[i] = x[i - 1];
+  x[i] = t;
+}
+
+/* Flow `number` joins, with f->hbm and f->cap set; left: as share_left. This and the next one count from the next
+ * share_rate on, at the same time. */
+static inline void share_join(Channel *c, Flow *f, int32_t number, int64_t left, Tick now) {
+  serve(c, now);
+  if (!c->n) c->served = 0;
+  f->order = c->order++;
+  f->moves = true;
+  f->at = c->served + left;
+  f->asks = (int64_t)((double)f->cap * f->hbm);
+  c->caps += f->cap;
+  c->asked += f->asks;
+  c->changed = true;
+  put(c, (Turn){f->at, f->order, number});
+}
+
+/* A flow on the channel gets another cap. */
+static void share_cap(Channel *c, Flow *f, int64_t cap, Tick now) {
+  if (f->cap == cap) return;
+  serve(c, now);
+  f->at = c->served + (int64_t)((double)max_i64(f->at - c->served, 0) * (double)f->cap / (double)cap);
+  c->caps += cap - f->cap;
+  c->asked -= f->asks;
+  f->cap = cap;
+  f->asks = (int64_t)((double)cap * f->hbm);
+  c->asked += f->asks;
+  c->changed = c->unsorted = true;
+}
+
+/* The order mostly stays. */
+static void sort(Channel *c, const Flow *flow) {
+  Turn *x = c->turn + c->head;
+  for (int32_t i = 0; i < c->n; i++) {
+    Turn t = x[i];
+    t.at = flow[t.flow].at;
+    int32_t at = i;
+    for (; at && comes_before(&t, &x[at - 1]); at--) x[at] = x[at - 1];
+    x[at] = t;
+  }
+  c->unsorted = false;
+}
+
+/* What share_rate does, if anything changes. */
+static void share_change(Channel *c, const Flow *flow, int64_t rate, Tick now) {
+  serve(c, now);
+  if (c->unsorted) sort(c, flow);
+  c->changed = false;
+  c->rate = rate;
+  c->next = NEVER;
+  if (!c->n) return;
+  int64_t left = max_i64(c->turn[c->head].at - c->served, 0);
+  c->next = now + (rate == 1 << RATE_BITS ? (left + rate - 1) >> RATE_BITS : ceil_div(left, rate)); /* mostly all */
+}
+
+/* Each flow gets that share of its cap, << RATE_BITS. */
+static inline void share_rate(Channel *c, const Flow *flow, int64_t share, Tick now) {
+  int64_t rate = c->n ? max_i64(share, 1) : 0;
+  if (c->changed || rate != c->rate) share_change(c, flow, rate, now);
+}
+
+/* At c->next: the flow that ends there leaves. */
+static inline int32_t share_leave(Channel *c, Flow *flow) {
+  serve(c, c->next);
+  int32_t number = c->turn[c->head].flow;
+  c->head++;
+  c->n--;
+  c->changed = true;
+  flow[number].moves = false;
+  c->caps -= flow[number].cap;
+  c->asked -= flow[number].asks;
+  return number;
+}
+
+/* ---- set-up --------------------------------------------------------------------------------------------- */
 
 static const uint8_t n_sectors[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4}; /* bits of the index */
 

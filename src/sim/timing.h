@@ -5,7 +5,7 @@
  *   │ └ TimeCore     a core with times: in-order queues, flags that carry the time of their set
  *   ├ Price          what an instruction costs, as numbers                                                    price.c
  *   └ Memory         HBM and L2: hits by address, who reads the same place                                  memory.c
- *     └ Channel      transfers under way: those that L2 has all of, and the others                          share.c
+ *     └ Channel      transfers under way: those that L2 has all of, and the others
  *
  * A Tick is 1/256 of a core cycle. Within a group nothing needs an event queue: the time of everything follows from the
  * program by taking maxima, so the group runs ahead until it waits for a transfer through GM. Only those transfers
@@ -30,7 +30,7 @@ typedef struct {
 
 typedef struct { Tick ticks; int64_t ops; Transfer gm; } Price; /* ticks -1: it does nothing */
 
-/* ---- share.c -------------------------------------------------------------------------------------------- */
+/* ---- memory.c ------------------------------------------------------------------------------------------- */
 
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
 typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same; /* what flows may have in common */
@@ -74,26 +74,6 @@ typedef struct {
   uint32_t order;
   bool unsorted, changed; /* since the last share_rate */
 } Channel;
-
-void share_init(Arena *a, Channel *c, int32_t n_flows);
-void share_restart(Channel *c); /* at time 0, with nothing under way */
-/* Ticks that `work` bytes << RATE_BITS take at that cap, << RATE_BITS. */
-static inline int64_t share_left(int64_t work, int64_t cap) {
-  return (int64_t)((double)work / (double)cap * (1 << RATE_BITS));
-}
-/* These two count from the next share_rate on, at the same time. left: as share_left; f->hbm and f->cap are set. */
-void share_join(Channel *c, Flow *f, int32_t number, int64_t left, Tick now);
-void share_cap(Channel *c, Flow *f, int64_t cap, Tick now);     /* f is on the channel */
-void share_change(Channel *c, const Flow *flow, int64_t rate, Tick now); /* what share_rate does, if anything changes */
-int32_t share_leave(Channel *c, Flow *flow);                    /* at c->next: the flow that ends there leaves */
-
-/* Each flow gets that share of its cap, << RATE_BITS. */
-static inline void share_rate(Channel *c, const Flow *flow, int64_t share, Tick now) {
-  int64_t rate = c->n ? max_i64(share, 1) : 0;
-  if (c->changed || rate != c->rate) share_change(c, flow, rate, now);
-}
-
-/* ---- memory.c ------------------------------------------------------------------------------------------- */
 
 /* A part of a line: its sectors, the bytes they count as and L2 moves, and whether it is not whole sectors. Such a part
  * is fetched whole, unless the whole line is there. */
