@@ -421,7 +421,7 @@ class Kernel(Debugging):
 
         found = []
         for k in (self, *self.rest):
-            values, keep = arguments(k, args, dict(kwargs))
+            values, keep = arguments(k, args, dict(kwargs), "cost")
             with k._lock:
                 found.append(k._need("cost").cost(values)[1])
         total = {n: sum(c[n] for c in found) for n in found[0] if n != "pipe_us"}

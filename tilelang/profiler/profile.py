@@ -68,6 +68,9 @@ class Line:
     def to_dict(self):
         return {k: getattr(self, k) for k in self.__slots__}
 
+    def __repr__(self):
+        return f"<line {self.file}:{self.line}: {self.share:.1%} of {self.pipe or 'no pipe'}, {self.source.strip()}>"
+
 
 def profile(kernel, args, kwargs):
     """A Profile of one launch, or Launches: see Kernel.profile."""
@@ -89,8 +92,9 @@ def profile(kernel, args, kwargs):
     return made
 
 
-def arguments(kernel, args, kwargs):
-    """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive."""
+def arguments(kernel, args, kwargs, verb="profile"):
+    """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive. `verb` names the
+    method in messages."""
     from ..tensors import is_tensor, stored, what
 
     sizes = {n: int(kwargs.pop(n)) for n in list(kwargs) if n in kernel.sizes and not is_tensor(kwargs[n])}
@@ -98,7 +102,7 @@ def arguments(kernel, args, kwargs):
         got, views, scalars, env, other, results, _ = kernel._bind(args, kwargs)
         if other:
             raise ArgumentError(
-                f"{kernel.name}.profile: a tensor has another shape than its parameter",
+                f"{kernel.name}.{verb}: a tensor has another shape than its parameter",
                 "tensors of the shapes that the kernel was built for",
             )
         values = [env[n] for n in kernel.sizes]
@@ -110,14 +114,14 @@ def arguments(kernel, args, kwargs):
     for n, v in kwargs.items():
         if n not in names:
             raise ArgumentError(
-                f"{kernel.name}.profile has no argument '{n}'",
+                f"{kernel.name}.{verb} has no argument '{n}'",
                 "give tensors, or shapes, or the symbolic sizes by name: " + ", ".join([*kernel.sizes, *names]),
             )
         given[names[n]] = v
     for i, shape in given.items():
         if kernel.params[i].kind == "tensor" and not isinstance(shape, (tuple, list)):
             raise ArgumentError(
-                f"{kernel.name}.profile: '{kernel.params[i].name}' is {what(shape)}", "a tensor, its shape, or nothing"
+                f"{kernel.name}.{verb}: '{kernel.params[i].name}' is {what(shape)}", "a tensor, its shape, or nothing"
             )
         want = kernel.params[i].shape
         for w, h in zip(want, shape if isinstance(shape, (tuple, list)) else ()):
@@ -126,8 +130,8 @@ def arguments(kernel, args, kwargs):
     missing = [n for n in kernel.sizes if n not in sizes]
     if missing:
         raise ArgumentError(
-            f"{kernel.name}.profile: the size {missing[0]} is not known",
-            f"profile({missing[0]}=1024), or give the tensors or their shapes",
+            f"{kernel.name}.{verb}: the size {missing[0]} is not known",
+            f"{verb}({missing[0]}=1024), or give the tensors or their shapes",
         )
     values = [sizes[n] for n in kernel.sizes]
     for i, p in enumerate(kernel.params):
@@ -138,7 +142,7 @@ def arguments(kernel, args, kwargs):
             asked = given.get(i)
             if isinstance(asked, (tuple, list)) and tuple(asked) != shape:
                 raise ArgumentError(
-                    f"{kernel.name}.profile: '{p.name}' has shape {shape}, not {tuple(asked)}",
+                    f"{kernel.name}.{verb}: '{p.name}' has shape {shape}, not {tuple(asked)}",
                     "the shape that the kernel was built for, or none",
                 )
             values.append((0, stored(shape, p.dtype)[0]))
