@@ -16,7 +16,9 @@ by hand). If there is none, but the numbers differ in the usual order too, the t
     --write FILE --title T    the table, as a part of a page
     --missed FILE             texts of what was missed
     --limit N                 faults of a kind in one case (0: all)    --schedules N    --seed N    --jobs N
-    --kinds WORD,WORD         only the kinds whose name holds one of them; usual, mistakes: those of KINDS, of MISTAKES
+    --kinds WORD,WORD         only the kinds whose name holds one of them
+    --keep FILE --minutes N   results go there, a line a program; a run that was stopped goes on with the same options.
+                              Programs are taken in a scattered order, so that a part of them is an even choice
     --collect FILE COMMAND    run a Python script (or -m MODULE ...) and keep the kernels that it starts as cases
 """
 
@@ -685,8 +687,7 @@ def tries(case, kind, limit, rng):
 
 
 def chosen(options):
-    named = {"usual": KINDS, "mistakes": MISTAKES}.get(options.kinds)
-    return [*(named or (k for k in ALL_KINDS if any(word in k for word in options.kinds.split(","))))]
+    return [k for k in ALL_KINDS if any(word in k for word in options.kinds.split(","))]
 
 
 def judge(case, options):
@@ -728,8 +729,19 @@ def judge(case, options):
 
 
 def work(item):
+    """A line of the results: [[kind, verdict, codes, found when compiled, difference]], or why it is no case."""
     case, options = item
-    return case, judge(case, options)
+    found = judge(case, options)
+    if not isinstance(found, str):
+        found = [
+            (kind, verdict, codes, early, difference(case.text, text) if verdict in ("missed", "another") else "")
+            for kind, text, verdict, codes, early in found
+        ]
+    return {"case": number(case), "name": case.name, "found": found}
+
+
+def number(case):
+    return zlib.crc32(f"{case.name}\n{case.text}".encode())
 
 
 class Score:
@@ -752,22 +764,40 @@ class Score:
         return f"| {' | '.join(map(str, [*cells, v['latent'], most]))} |"
 
 
-def score(cases, options):
-    """(scores by kind, names of cases tried, [(case, diagnostics)] that are no cases, [(case, kind, text)] missed)."""
-    scores, tried, unfit, missed = {k: Score() for k in chosen(options)}, [], [], []
+def results(cases, options):
+    """Lines of the results, kept ones first, until the time is up."""
+    until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
+    kept = [json.loads(x) for x in options.keep.open()] if options.keep and options.keep.exists() else []
+    known = {x["case"] for x in kept}
+    order = sorted(range(len(cases)), key=lambda i: i * 0.6180339887 % 1)
+    ours = {number(c) for c in cases}
+    yield from (x for x in kept if x["case"] in ours)
+    left = ((cases[i], options) for i in order if number(cases[i]) not in known and time.monotonic() < until)
     pool = multiprocessing.Pool(options.jobs) if options.jobs > 1 else None
-    for case, found in (pool.imap if pool else map)(work, ((c, options) for c in cases)):
-        if isinstance(found, str):
-            unfit.append((case.name, found))
-            continue
-        tried.append(case.name)
-        for kind, text, verdict, found_codes, early in found:
-            scores[kind].add(verdict, found_codes, early)
-            if verdict in ("missed", "another"):
-                missed.append((case, f"{kind}, {verdict}", text))
+    for line in (pool.imap if pool else map)(work, left):
+        if options.keep:
+            with options.keep.open("a") as f:
+                f.write(json.dumps(line) + "\n")
+        yield line
     if pool:
         pool.close()
-    return scores, tried, unfit, missed
+
+
+def score(cases, options):
+    """(scores by kind, names of cases tried, [(case, diagnostics)] that are no cases, [(case, kind, difference)] that
+    were missed, how many cases there are)."""
+    cases = list(cases)
+    scores, tried, unfit, missed = {k: Score() for k in chosen(options)}, [], [], []
+    for line in results(cases, options):
+        if isinstance(line["found"], str):
+            unfit.append((line["name"], line["found"]))
+            continue
+        tried.append(line["name"])
+        for kind, verdict, codes, early, change in line["found"]:
+            scores[kind].add(verdict, codes, early)
+            if change:
+                missed.append((line["name"], f"{kind}, {verdict}", change))
+    return scores, tried, unfit, missed, len({number(c) for c in cases})
 
 
 HEAD = (
@@ -784,6 +814,12 @@ def table(scores):
         total.codes += s.codes
         total.early += s.early
     return "\n".join([HEAD, *(s.row(k) for k, s in scores.items()), total.row("**all**")])
+
+
+def tables(scores):
+    """Faults of the usual kinds, and other mistakes."""
+    groups = [{k: s for k, s in scores.items() if (k in MISTAKES) == other} for other in (False, True)]
+    return "\n\nOther mistakes that are made:\n\n".join(table(g) for g in groups if g)
 
 
 def difference(before, after):
@@ -810,11 +846,12 @@ orders of the pipes that the chip allows, with poisoned memories, and a result d
   accesses that need another timing.
 
 What is left as *another program* is mostly a loop with one iteration less, an instruction that works in place on one
-row or column less, an index with another factor, the part of another block, a square operand that is transposed:
-everything that is read was written, in order, and everything that is returned, too. What a check can still see of it
-is what was left over: elements of an output that nobody wrote (TL0818), the end of an operand of a product that nobody
-loaded (TL0819), a transfer with elements on one side only (TL0804), a product that the next iteration overwrites
-(TL0283).
+row or column less, an index with another factor, the part of another block or vector core, another buffer of the same
+shape, a square operand that is transposed, another rounding: everything that is read was written, in order, and
+everything that is returned, too. So it is with a tail whose pad enters a sum or a maximum: the pad holds a value, and
+nothing in a lowered program tells it from data. What a check can still see of it is what was left over: elements of an
+output that nobody wrote (TL0818), the end of an operand of a product that nobody loaded (TL0819), a transfer with
+elements on one side only (TL0804), a product that the next iteration overwrites (TL0283).
 
 ## What is said of flags and barriers written by hand
 
@@ -827,8 +864,15 @@ loaded (TL0819), a transfer with elements on one side only (TL0804), a product t
 * The compiler decides both on the trace of all iterations of a block of one core, up to 6000 events; of longer ones it
   takes three to five iterations of each loop. It says nothing where a flag, barrier or `break` hangs on what only a run
   knows (a block index, a scalar argument, data), where the id of a flag does, and of accesses whose place or extent
-  does: then the run with checks decides. It says nothing of orders between cores, which the run decides too, except
-  that flags are set as often as they are waited for (TL0702).
+  does: then the run with checks decides.
+* The cores of a block are run against each other, all iterations, up to 12000 steps a core, of the first and the last
+  block. The compiler says which flag, inside a core or between cores, is set and waited for unequally often (TL0702);
+  which waits hold each other up for ever (TL0704, both lines); and which bytes of GM one core writes and another one
+  reads with no flag between them (TL0701, with the flag to write and whether it must come back). Cross-core flags that
+  order nothing are named like the others; all blocks must agree, no flag may come to hold more sets than it can.
+* Left to the run: two cores that write to the same place, for it may be the same values; what blocks that wait for each
+  other (mode 0, `sync_all`) order beyond their own; conditions, trip counts, ids and places that data or an argument
+  decides.
 
 False alarms: none known. Every kernel of the tests runs with checks and must not report anything, and so must the
 random programs of `tools/randprog.py`. The flags and barriers of all these programs, taken as written by hand, are
@@ -838,10 +882,11 @@ compiled without a warning.
 """
 
 
-def part(title, found):
-    scores, tried, unfit, _ = found
-    text = f"## {title}\n\n{table(scores)}\n\n{len(tried)} programs"
-    return text + (f"; {len(unfit)} were left out." if unfit else ".")
+def part(title, found, note=""):
+    scores, tried, unfit, _, of = found
+    some = f", evenly chosen of {of}" if len(tried) + len(unfit) < of else ""
+    text = f"## {title}\n\n{tables(scores)}\n\n{len(tried)} programs{some}"
+    return text + (f"; {len(unfit)} were left out." if unfit else ".") + (f" {note}." if note else "")
 
 
 def main():
@@ -855,13 +900,16 @@ def main():
     p.add_argument("--seconds", type=float, default=0.5, help="a program that runs longer is left out")
     p.add_argument("--missed", type=pathlib.Path)
     p.add_argument("--kinds", default="", help="only the kinds whose name holds one of these")
+    p.add_argument("--note", default="", help="stands below the table: of which commit it is")
+    p.add_argument("--keep", type=pathlib.Path)
+    p.add_argument("--minutes", type=float)
     p.add_argument("--title", default="Programs of the tests and examples")
     if sys.argv[1:2] == ["--collect"]:
         return collect(sys.argv[2], sys.argv[3:])
     options = p.parse_args()
     began = time.perf_counter()
     found = score(cases_of(options.files or sorted(p for d in RUN for p in (ROOT / d).rglob("*.tl"))), options)
-    text = part(options.title, found)
+    text = part(options.title, found, options.note)
     print(f"{text}\n{time.perf_counter() - began:.0f} s")
     for name, why in found[2]:
         print(f"left out: {name}: {why}")
@@ -872,7 +920,7 @@ def main():
         page = PAGE.format(schedules=options.schedules + 1, parts="\n\n".join(sorted(parts, reverse=True)))
         options.write.write_text(page)
     if options.missed:
-        text = (f"== {c.name}: {k}\n{difference(c.text, t)}\n" for c, k, t in found[3])
+        text = (f"== {name}: {k}\n{change}\n" for name, k, change in found[3])
         options.missed.write_text("".join(text))
 
 
