@@ -170,8 +170,8 @@ static const char *core_name(const RunCore *c, const RunCore *other) {
 static int free_id(const Run *r, int64_t n) {
   uint32_t used = 0;
   for (int i = 0; i < r->n_cores; i++)
-    for (uint32_t n = 0; n < r->core[i].step.len; n++) {
-      const Step *s = &r->core[i].step.data[n];
+    for (uint32_t at = 0; at < r->core[i].step.len; at++) {
+      const Step *s = &r->core[i].step.data[at];
       if (s->stmt->op == ST_CROSS_SET || s->stmt->op == ST_CROSS_WAIT) used |= 1u << s->id;
     }
   int id = 0;
@@ -380,7 +380,10 @@ static void name_spare(Block *x, int64_t blocks) {
   Before before = {0};
   int64_t steps = 0;
   uint32_t spare = 0, told = 0;
-  for (int i = 0; i < x->r.n_cores; i++) steps += x->r.core[i].step.len;
+  for (int i = 0; i < x->r.n_cores; i++) {
+    steps += x->r.core[i].step.len;
+    if (x->r.core[i].joins_all) return; /* other blocks learn of it */
+  }
   for (int i = 0; i < RUN_IDS; i++) ids.with[i] = 1u << i;
   ir_walk(&x->r.k->body, note_ids, &ids);
   if (!ids.hand || steps * blocks > MAX_LINED) return;
