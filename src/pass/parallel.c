@@ -421,7 +421,7 @@ static bool is_element(const Work *w, const IrExpr *e) {
   return true;
 }
 
-/* x = x + e, e + x, x - e, max(x, e), min(x, e): what happens to x. The rest must not read the buffer of x. */
+/* x = x + e, e + x, x - e, max(x, e), x & e and the like: what happens to x. The rest must not read the buffer of x. */
 static void find_accumulation(Par *v, Work *w) {
   IrExpr *e = w->value, *rest = NULL;
   bool gone = (par_axes_of(v, e) & ~par_left_axes(v, w)) != 0;
@@ -436,10 +436,11 @@ static void find_accumulation(Par *v, Work *w) {
     w->kind = WORK_SUM;
   } else if (e->op == EX_ADD) {
     w->kind = WORK_SUM;
-  } else if (meet && (e->op == EX_MAX || e->op == EX_MIN)) {
-    w->kind = e->op == EX_MAX ? WORK_MAX : WORK_MIN;
   } else {
-    return;
+    WorkKind fold = WORK_XOR;
+    while (fold > WORK_SUM && par_fold[fold].combine != (ExprOp)e->op) fold--;
+    if (!meet || fold == WORK_SUM) return;
+    w->kind = fold;
   }
   w->spelled |= gone;
   w->value = rest;
@@ -460,7 +461,8 @@ static void race(Par *v, const Work *w, uint32_t gone) {
   Diag *g = diag_add(v->p->diags, DIAG_PARALLEL_RACE, v->loc,
                      "%s is one element that all iterations of %s write, and which of them is last is not defined",
                      text_str(&t), axis_names(v, gone));
-  diag_fix(v->p->diags, g, "use += for a sum or x = max(x, ...) for a maximum, or give the left side the index");
+  diag_fix(v->p->diags, g, "use += for a sum, x = max(x, ...) for a maximum, x = x | ... for bits, or give the left "
+                           "side the index");
 }
 
 /* A sum whose destination holds nothing yet. */

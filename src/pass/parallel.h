@@ -75,7 +75,9 @@ typedef struct {
 } Access;
 
 /* A statement `buf[idx] = value` (or sum, maximum, minimum over the absent axes) on its way to tile ops. */
-typedef enum { WORK_SET, WORK_SUM, WORK_MAX, WORK_MIN } WorkKind;
+typedef enum { WORK_SET, WORK_SUM, WORK_MAX, WORK_MIN, WORK_AND, WORK_OR, WORK_XOR } WorkKind;
+typedef struct { ExprOp combine; StmtOp op, reduce; } WorkFold; /* of two values, of two tiles, of an axis */
+extern const WorkFold par_fold[];
 typedef struct {
   WorkKind kind;
   IrBuf *buf;

@@ -81,8 +81,7 @@ void par_scalar_statement(Par *v, const Work *w, const char *why, const char *fi
     par_enter_if(v, par_at_loops(v, all, at, guard));
   }
   IrExpr *value = par_clamp_loads(v, ir_cast(v->k, w->buf->type, w->value));
-  if (w->kind == WORK_MAX || w->kind == WORK_MIN)
-    value = ir_binary(v->k, w->kind == WORK_MAX ? EX_MAX : EX_MIN, ir_load(v->k, w->buf, w->idx), value);
+  if (w->kind > WORK_SUM) value = ir_binary(v->k, par_fold[w->kind].combine, ir_load(v->k, w->buf, w->idx), value);
   for (int d = 0; d < w->buf->rank; d++) idx[d] = par_at_loops(v, all, at, w->idx[d]);
   value = par_at_loops(v, all, at, value);
   if (w->atomic) {
@@ -94,19 +93,25 @@ void par_scalar_statement(Par *v, const Work *w, const char *why, const char *fi
   v->cur = outer;
 }
 
+const WorkFold par_fold[] = {
+    [WORK_SUM] = {EX_ADD, OP_ADD, OP_REDUCE_SUM}, [WORK_MAX] = {EX_MAX, OP_MAX, OP_REDUCE_MAX},
+    [WORK_MIN] = {EX_MIN, OP_MIN, OP_REDUCE_MIN}, [WORK_AND] = {EX_AND, OP_AND, OP_REDUCE_AND},
+    [WORK_OR] = {EX_OR, OP_OR, OP_REDUCE_OR},     [WORK_XOR] = {EX_XOR, OP_XOR, OP_REDUCE_XOR},
+};
+
 /* What brings a row of values to its place. */
 static StmtOp row_op(const Work *w) {
   if (w->kind == WORK_SET) return OP_COPY;
   if (w->buf->space == SPACE_GM) return OP_ATOMIC_ADD;
-  return w->kind == WORK_SUM ? OP_ADD : w->kind == WORK_MAX ? OP_MAX : OP_MIN;
+  return par_fold[w->kind].op;
 }
 
 /* Copies a tile to elements that are no box, or combines it with them: one after the other, as two may be the same. */
 static void scatter(Par *v, const Work *w, Val x, const Access *a) {
   uint32_t span = par_left_axes(v, w), serial = span;
   Access row;
-  bool extreme = w->kind == WORK_MAX || w->kind == WORK_MIN;
-  bool alone = x.scalar || x.span != span || (extreme && w->buf->space == SPACE_GM);
+  bool folds = w->kind > WORK_SUM;
+  bool alone = x.scalar || x.span != span || (folds && w->buf->space == SPACE_GM);
   int last = alone ? -1 : par_row_axis(v, w->buf, w->idx, span, &row);
   IrExpr *at[MAX_AXES];
   if (last >= 0) serial &= ~(1u << last);
@@ -141,8 +146,7 @@ static void scatter(Par *v, const Work *w, Val x, const Access *a) {
       par_enter_if(v, par_at_loops(v, span, at, in));
     }
     for (int d = 0; d < w->buf->rank; d++) idx[d] = par_at_loops(v, span, at, w->idx[d]);
-    if (extreme)
-      value = ir_binary(v->k, w->kind == WORK_MAX ? EX_MAX : EX_MIN, ir_load(v->k, w->buf, idx), value);
+    if (folds) value = ir_binary(v->k, par_fold[w->kind].combine, ir_load(v->k, w->buf, idx), value);
     if (w->atomic) par_emit(v, OP_ATOMIC_ADD, 2, reg(one_element(v, value)), reg(element(v, w->buf, idx)));
     else par_emit_store(v, w->buf, idx, value, w->kind == WORK_SUM);
   }
@@ -260,7 +264,7 @@ static void elementwise(Par *v, const Work *w) {
   bool adds = w->kind == WORK_SUM && !w->fresh;
   if (adds && !w->guard && multiply_add(v, w, val, &to)) return;
   if (adds) val = ir_binary(k, EX_ADD, old, val);
-  if (w->kind == WORK_MAX || w->kind == WORK_MIN) val = ir_binary(k, w->kind == WORK_MAX ? EX_MAX : EX_MIN, old, val);
+  if (w->kind > WORK_SUM) val = ir_binary(k, par_fold[w->kind].combine, old, val);
   if (w->guard) val = ir_select(k, w->guard, val, w->kind == WORK_SUM && w->fresh ? ir_int(k, w->buf->type, 0) : old);
   if (direct_copy(v, w, val, &to)) return;
   bool constant = val->op == EX_INT || val->op == EX_FLOAT,
@@ -291,7 +295,7 @@ static void elementwise(Par *v, const Work *w) {
 }
 
 IrExpr *par_neutral(Par *v, WorkKind kind, DType t) {
-  if (kind == WORK_SUM) return ir_int(v->k, t, 0);
+  if (kind != WORK_MAX && kind != WORK_MIN) return ir_int(v->k, t, kind == WORK_AND ? -1 : 0);
   if (dtype_is_float(t)) return ir_float(v->k, t, kind == WORK_MAX ? -INFINITY : INFINITY);
   int bits = dtype_info[t].bits;
   if (dtype_info[t].cls == 'u') return ir_int(v->k, t, kind == WORK_MAX ? 0 : -1);
@@ -299,12 +303,12 @@ IrExpr *par_neutral(Par *v, WorkKind kind, DType t) {
   return ir_int(v->k, t, kind == WORK_MAX ? low : ~low);
 }
 
-/* A sum, maximum or minimum over the axes that the left side does not name. */
+/* A sum, maximum and so on over the axes that the left side does not name. */
 static void reduction(Par *v, const Work *w, uint32_t left, uint32_t gone) {
   IrKernel *k = v->k;
   IrExpr *val = ir_cast(k, w->buf->type, w->value);
   if (w->guard) val = ir_select(k, w->guard, val, par_neutral(v, w->kind, w->buf->type));
-  StmtOp op = w->kind == WORK_SUM ? OP_REDUCE_SUM : w->kind == WORK_MAX ? OP_REDUCE_MAX : OP_REDUCE_MIN;
+  StmtOp op = par_fold[w->kind].reduce;
   v->full = left | gone;
   Access to = par_classify(v, w->buf, w->idx, ~0u);
   bool direct = to.ok && w->buf->space != SPACE_GM;

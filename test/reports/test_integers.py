@@ -127,3 +127,49 @@ def test_a_division_that_the_condition_leaves_out_is_not_done(way):
     want = {"if_then_else": np.where(z != 0, x // by, -1), "if": np.where(z != 0, x % by, x),
             "and": np.where((z != 0) & (x > 0), x % by + x // by, -1)}[way]  # fmt: skip
     assert np.array_equal(tilelang.compile(f, out_idx=-1)(x, z), want)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.parametrize("op, fold", [
+    ("bitand", np.bitwise_and), ("bitor", np.bitwise_or), ("bitxor", np.bitwise_xor)
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_bits_are_folded_as_sums_are(dtype, op, fold):
+    """Reducers, `x = x & y` over an index that x lacks, and at places that an index tensor names."""
+    both = {"bitand": lambda a, b: a & b, "bitor": lambda a, b: a | b, "bitxor": lambda a, b: a ^ b}[op]
+
+    @T.prim_func
+    def f(A: T.Tensor((4, 9), dtype), I: T.Tensor((9,), "int32"), B: T.Tensor((4,), dtype), C: T.Tensor((9,), dtype),
+          D: T.Tensor((4,), dtype)):  # fmt: skip
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((4, 9), dtype)
+            at = T.alloc_shared((9,), "int32")
+            b = T.alloc_fragment((4,), dtype)
+            c = T.alloc_fragment((9,), dtype)
+            d = T.alloc_fragment((4,), dtype)
+            T.copy(A, a)
+            T.copy(I, at)
+            r = T.alloc_reducer((4,), dtype, op=op)
+            T.reducer_init(r)
+            for i, k in T.Parallel(4, 9):
+                T.reducer_update(r[i], a[i, k])
+            T.finalize_reducer(r, b)
+            T.copy(a[0, :], c)
+            for i, k in T.Parallel(4, 9):
+                if i > 1:
+                    c[k] = both(c[k], a[i, k])
+            T.fill(d, 5)
+            for k in T.Parallel(9):
+                d[at[k]] = both(d[at[k]], a[1, k])
+            T.copy(b, B)
+            T.copy(c, C)
+            T.copy(d, D)
+
+    a = np.random.default_rng(0).integers(0, 100, (4, 9)).astype(dtype)
+    at = np.arange(9, dtype=np.int32) % 4
+    b, c, d = tilelang.compile(f, out_idx=[2, 3, 4])(a, at)
+    want = np.full(4, 5, dtype)
+    for k in range(9):
+        want[at[k]] = fold(want[at[k]], a[1, k])
+    assert np.array_equal(b, fold.reduce(a, 1)) and np.array_equal(d, want)
+    assert np.array_equal(c, fold(fold(a[0], a[2]), a[3]))

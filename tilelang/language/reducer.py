@@ -38,6 +38,8 @@ def neutral(op, dtype):
         if dtype.is_float:
             return const(float("-inf" if op == "max" else "inf"), dtype)
         return min_value(dtype) if op == "max" else max_value(dtype)
+    if op == "bitand" and dtype.startswith("u"):
+        return max_value(dtype)
     return const(-1 if op == "bitand" else 0, dtype)
 
 
