@@ -355,3 +355,58 @@ def test_inputs_are_those_of_mainline(supply, mean, deviation):
 
     made = make_tensor((100, 100), T.float16, getattr(tilelang.TensorSupplyType, supply), 0).astype("float32")
     assert abs(made.mean() - mean) < 0.05 and abs(made.std() - deviation) < 0.05
+
+
+def product(m, n, k, bm, bn, bk, panel, order="row"):
+    @T.prim_func
+    def f(A: T.Tensor((m, k), "float16"), B: T.Tensor((k, n), "float16"), C: T.Tensor((m, n), "float32")):
+        with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm)) as (bx, by):
+            a, b = T.alloc_shared((bm, bk), "float16"), T.alloc_shared((bk, bn), "float16")
+            c = T.alloc_fragment((bm, bn), "float32")
+            T.use_swizzle(panel, order=order, enable=panel > 0)
+            T.clear(c)
+            for i in T.Pipelined(T.ceildiv(k, bk), num_stages=2):
+                T.copy(A[by * bm, i * bk], a)
+                T.copy(B[i * bk, bx * bn], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * bm, bx * bn])
+
+    return tilelang.compile(f)
+
+
+@pytest.mark.parametrize("panel, order", [(1, "row"), (3, "row"), (5, "column"), (99, "column")])
+def test_blocks_in_panels(panel, order):
+    """10 x 7 blocks: panels of which the last one is smaller, and one panel; numbers as in the order of the grid."""
+    kernel = product(300, 200, 64, 32, 32, 32, panel, order)
+    a, b = floats(300, 64).astype("float16"), floats(64, 200).astype("float16")
+    for run in (kernel, kernel.interpret):
+        c = np.zeros((300, 200), "float32")
+        run(a, b, c)
+        np.testing.assert_allclose(c, a.astype("float32") @ b.astype("float32"), rtol=1e-3, atol=1e-3)
+    for target in ("ascendc", "pto"):
+        assert "panel % 2" in kernel.get_kernel_source(target)
+
+
+def test_panels_keep_tiles_in_l2():
+    """The order is what makes the difference: the rows and columns of a panel fit L2, those of the grid do not."""
+    by_grid, by_panel = (product(8192, 24576, 4096, 128, 256, 64, panel).profile() for panel in (0, 4))
+    assert by_grid.l2_hit < 0.5 < 0.9 < by_panel.l2_hit and by_panel.us < 0.9 * by_grid.us
+
+
+def test_where_panels_have_no_effect():
+    def late():
+        @T.prim_func
+        def f(X: T.Tensor((4, 4), "float32")):
+            with T.Kernel(4, 4) as (bx, by):
+                X[bx, by] = 1.0
+                T.use_swizzle(2)
+
+        return f
+
+    assert "T.use_swizzle(panel) has no effect here: it stands after" in late().traced.builder.notes[0].text
+    with pytest.raises(tilelang.CompileError, match="panel_size=int 0"):
+
+        @T.prim_func
+        def f(X: T.Tensor((4, 4), "float32")):
+            with T.Kernel(4, 4) as (bx, by):
+                T.use_swizzle(0)

@@ -123,6 +123,7 @@ class Live(Builder):
         self.top = []
         self.blocks, self.views, self.ifs, self.stack = [self.top], {}, [], []
         self.grid = self.vid = self.deq_scale = None
+        self.begun = False
 
     def end_work(self):
         if not self.muted:

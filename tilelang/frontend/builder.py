@@ -171,6 +171,7 @@ class Builder:
         self.spelt = {}  # names of the IR text that the author wrote otherwise
         self.scratch = []  # T.alloc_global tensors
         self.made = self.effects = 0  # statements so far, and those of them that do more than name a value
+        self.begun = False  # is there more than allocations in T.Kernel?
         self.returns = Returns(self)
         self.call = None  # of the kernel's function: returns.Call
 
@@ -199,7 +200,7 @@ class Builder:
         self.top = []
         self.blocks, self.views, self.ifs = [self.top], {}, []
         self.grid = self.vid = self.deq_scale = None
-        self.hand_sync = False
+        self.hand_sync = self.begun = False
 
     def end_work(self):
         """T.thread_return: a `return` of the kernel's function, from wherever it is called."""
@@ -251,6 +252,7 @@ class Builder:
     def effect(self, kind, head):
         """What a statement changes is changed from here on."""
         self.effects += kind not in ("let", "var", "alloc")
+        self.begun |= kind != "alloc"
         changed = head[:1] if kind == "store" else itertools.dropwhile(lambda p: p != " -> ", head)
         for part in changed:
             if isinstance(part, (Buffer, Region, Element)):
@@ -303,6 +305,7 @@ class Builder:
                 fix="T.Parallel takes assignments and `if`; put the loop outside, or use T.serial",
             )
         self.look_back(head)
+        self.begun = True
         s = self.statement(kind, head, at, [])
         self.blocks[-1].append(s)
         self.blocks.append(s.body)

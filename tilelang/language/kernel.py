@@ -4,7 +4,7 @@ import math
 
 from ..errors import Rightly, fail, here
 from ..frontend.builder import current
-from ..frontend.expr import Var, cast, describe, dims, to_bool
+from ..frontend.expr import Var, binary, cast, describe, dims, interval, select, to_bool, value_of, wrap
 from ..frontend.threads import Threads, expand
 from ..language.dtypes import int32
 
@@ -115,6 +115,57 @@ class Kernel(metaclass=Rightly):
 def thread_return():
     """Ends the block's work: nothing that follows is done. In a macro, too, where `return` ends the macro alone."""
     current("T.thread_return").end_work()
+
+
+def in_panels(panel, order):
+    """The blocks of a launch take other indices: `panel` rows of the grid (columns for order="column") one after
+    another are a panel, which is gone through column by column, every other panel backwards, as the rasterization of
+    mainline TileLang does. Blocks that run at one time then read fewer different rows and columns of tiles, which stay
+    in L2. The indices of the launch get names of their own; those of the author are computed from them."""
+    b = current("T.use_swizzle")
+    panel = value_of(panel)
+    if not isinstance(panel, int) or panel < 1 or order not in ("row", "column", "col"):
+        fail(
+            1004,
+            f"T.use_swizzle with panel_size={describe(panel)} and order={order!r}",
+            fix="a Python number from 1 on; order='row' or 'column'",
+        )
+    if not b.kernel_open:
+        fail(1006, "T.use_swizzle stands outside `with T.Kernel(...)`", fix="move it into the body of T.Kernel")
+    why = None
+    if len(b.grid) < 2:
+        why = "the grid has one dimension"
+    elif b.begun:
+        why = "it stands after other statements than allocations"
+    if why:
+        return b.note(f"T.use_swizzle(panel) has no effect here: {why}")
+    (x, columns), (y, rows) = b.grid[:2]
+    launched = []
+    for v in (x, y):
+        launched.append(Var(f"{v.name}0", int32, "grid"))
+        launched[-1].range, v.kind = v.range, "let"
+    b.grid = [(launched[0], columns), (launched[1], rows), *b.grid[2:]]
+    across, along, deep, wide = (y, x, rows, columns) if order == "row" else (x, y, columns, rows)
+    panel = min(panel, deep) if isinstance(deep, int) else panel
+
+    def let(name, value, v=None):
+        value = wrap(value)
+        if v is None:
+            v = Var(name, int32, "let")
+            v.range = interval(value)
+        b.emit(["let ", v, f": {int32.ir} = ", value], "let")
+        return v
+
+    place = let("place", launched[0] + launched[1] * columns)
+    group, inside = let("panel", place // (wide * panel)), let("inside", place % (wide * panel))
+    even = isinstance(deep, int) and deep % panel == 0
+    height = panel if even else let("height", binary("min", panel, deep - group * panel))  # the last one may be less
+    step, row = inside // height, inside % height + group * panel
+    if not even:  # what is known of them otherwise
+        step, row = binary("min", step, wide - 1), binary("min", row, deep - 1)
+    step = let("step", step)
+    let(None, select(group % 2 == 1, wide - 1 - step, step), along)
+    let(None, row, across)
 
 
 class _Indices(tuple):

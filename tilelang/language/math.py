@@ -297,8 +297,9 @@ _SWIZZLE = ("M", "N", "K", "block_M", "block_N")
 
 
 def use_swizzle(*args, panel_size=None, order="row", enable=True, off=1, dir=0, **sizes):
-    """Order of the blocks. use_swizzle(panel_size) is a hint; use_swizzle(cid, M, N, K, block_M, block_N, off, dir)
-    returns the new block index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
+    """Order of the blocks. use_swizzle(panel_size, order="row" or "column") lets the blocks of a grid of two dimensions
+    run panel by panel (kernel.in_panels). use_swizzle(cid, M, N, K, block_M, block_N, off, dir) returns the new block
+    index: rows in groups of `off`, column by column inside a group, odd groups from the right."""
     args = (panel_size,) if panel_size is not None and not args else args
     for name in sizes:
         if name not in _SWIZZLE:
@@ -307,10 +308,9 @@ def use_swizzle(*args, panel_size=None, order="row", enable=True, off=1, dir=0, 
     if len(args) < 6:
         if len(args) > 1:
             fail(1004, "T.use_swizzle with some of its sizes", fix=f"T.use_swizzle(cid, {', '.join(_SWIZZLE)}, off=2)")
-        from ..frontend.builder import current
+        from .kernel import in_panels
 
-        current("T.use_swizzle").note("T.use_swizzle(panel) has no effect here: blocks run in the order of the grid")
-        return None
+        return in_panels(args[0] if args else 10, order) if enable else None
     cid, m, n, _, bm, bn = args[:6]
     off, dir = (list(args[6:]) + [off, dir][len(args) - 6 :])[:2]
     rows, cols = ceildiv(m, bm), ceildiv(n, bn)
