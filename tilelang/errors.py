@@ -622,6 +622,8 @@ _SPELT = {
     r"(set_flag|wait_flag) (\w+) -> (\w+) #([^@]+)": 'T.{}("{}", "{}", {})',
     r"cross_set (\w+) #([^@]+) mode\((\d)\)": 'T.set_cross_flag("{}", {}, mode={})',
     r"cross_wait (\w+) #([^@]+)": 'T.wait_cross_flag({1}, "{0}")',
+    r"cross_wait #([^@]+)": "T.wait_cross_flag({})",
+    r"sync_all": "T.sync_all()",
     r"barrier all": "T.barrier_all()",
     r"barrier (\w+)": 'T.pipe_barrier("{}")',
     r"cube": 'T.Scope("C")',

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { MAX_NAMED = 8, MAX_LOOKS = TL_LIMIT(4000000, 20000), MAX_LINED = TL_LIMIT(200000, 2000) };
+enum { MAX_NAMED = 8, MAX_LOOKS = TL_LIMIT(1000000, 20000), MAX_LINED = TL_LIMIT(100000, 2000) };
 
 /* An order that is missing between a write of `w` and a read of `r`; back: the write is the later one. */
 typedef struct {
