@@ -41,7 +41,7 @@ IrExpr *ir_int(IrKernel *k, DType t, int64_t v) {
 
 IrExpr *ir_float(IrKernel *k, DType t, double v) {
   IrExpr *e = new_expr(k, EX_FLOAT, t, 0);
-  e->f = t == DT_F32 ? (double)(float)v : v;
+  e->f = (double)(float)v == v ? v : float_round(t, v); /* the text has the digits of a float32 */
   return e;
 }
 

@@ -273,6 +273,16 @@ struct IrStmt {
 };
 
 typedef enum { LEVEL_SOURCE, LEVEL_LOWERED } Level;
+/* What holds of a program, as passes need, give and break it. */
+enum {
+  FACT_SPACES = 1,    /* every buffer has a physical space */
+  FACT_TILES = 2,     /* no `parallel` */
+  FACT_SIDES = 4,     /* kernel->cores is set, statements stand in cube/vector blocks */
+  FACT_LOWERED = 8,   /* instructions only; flags may be missing */
+  FACT_ADDRESSES = 16,
+  FACT_SYNCED = 32
+};
+
 /* Which cores a kernel runs on; set by the split pass. mix: one block = 1 cube + 2 vector cores. */
 typedef enum { CORES_UNSET, CORES_CUBE, CORES_VECTOR, CORES_MIX } Cores;
 
@@ -283,7 +293,7 @@ typedef struct {
   const char *name;
   Loc loc;
   Level level;
-  bool issuable;               /* from `legalize` on: the rules of instructions hold, flags may be missing */
+  uint32_t facts;              /* given by the passes that ran: their rules hold, too */
   Cores cores;
   const char *stage;           /* source: the last pass that ran, or NULL; the text resumes after it */
   const char *chip;            /* lowered: the chip it was lowered for */

@@ -92,6 +92,9 @@ static long long ll(int64_t v) { return (long long)v; }
 
 /* ---- what is certain of numbers ----------------------------------------------------------------------------- */
 
+/* Some rules hold from the pass on that establishes them. */
+static bool holds(const Verifier *v, uint32_t fact) { return v->lowered || v->k->facts & fact; }
+
 static bool is_const(const IrExpr *e, int64_t *out) {
   if (e->op == EX_INT) *out = e->i;
   return e->op == EX_INT;
@@ -256,7 +259,7 @@ static void check_element(Verifier *v, IrBuf *b, IrExpr **idx) {
   for (int i = 0; i < b->rank; i++) check_expr(v, idx[i]);
   if (!use_buf(v, b)) return;
   side_of_buf(v, b);
-  if (v->lowered && b->space != SPACE_UB && b->space != SPACE_GM) {
+  if (holds(v, FACT_LOWERED) && b->space != SPACE_UB && b->space != SPACE_GM) {
     Diag *g = bad(v, ELEMENT_SPACE, "an element of %%%s is accessed; the scalar unit does not reach %s", b->name,
                   sname(b));
     diag_fix(v->d, g, "move the tile to UB or GM first");
@@ -330,6 +333,12 @@ static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
              "start at 0 or later, or give the load a pad value: without one only the end of a tensor may be passed");
     return false;
   }
+  if (start.lo > INT32_MAX - max_i64(ir_range(v->k, r->ext[i]).lo, 0) && start.lo != INT64_MAX) {
+    Diag *g = bad(v, REGION_OUTSIDE, "region %s starts at element %lld of dimension %d, and an index is i32",
+                  region_text(v, r), ll(start.lo), i);
+    diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
+    return false;
+  }
   if (ir_is_int(b->shape[i], 0) || past.lo < 0 || past.lo == INT64_MAX) return true;
   Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements",
                 region_text(v, r), i, b->name, expr_text(v, b->shape[i]));
@@ -400,9 +409,10 @@ static void check_op(Verifier *v, const IrStmt *s) {
     diag_fix(v->d, g, "move it out of the loop, or write it with elements");
   }
   if (!check_row(v, s)) return;
-  if (v->lowered && op_info[s->op].level == 's') {
+  if (holds(v, FACT_LOWERED) && op_info[s->op].level == 's') {
     Diag *g = bad(v, LOWERED_OP, "'%s' is no instruction of the chip", op_info[s->op].name);
-    diag_fix(v->d, g, "leave `lowered` out of the kernel's head and let the passes lower it");
+    diag_fix(v->d, g, "leave `%s` out of the kernel's head and let the passes lower it",
+             v->lowered ? "lowered" : "after");
     return;
   }
   uint32_t before = v->d->n_errors;
@@ -423,32 +433,32 @@ static void check_layout(Verifier *v, const IrBuf *b) {
   case SPACE_UB: fix = "UB holds rows: leave the layout out"; break;
   case SPACE_L1:
   case SPACE_L0C:
-    legal = nz || (legal && !v->lowered);
+    legal = nz || (legal && !holds(v, FACT_SPACES));
     fix = "use nz";
     break;
   case SPACE_L0A:
-    legal = nz || b->layout == LAYOUT_ZZ || (legal && !v->lowered);
+    legal = nz || b->layout == LAYOUT_ZZ || (legal && !holds(v, FACT_SPACES));
     fix = "use zz";
     break;
   case SPACE_L0B:
-    legal = b->layout == LAYOUT_ZN || (legal && !v->lowered);
+    legal = b->layout == LAYOUT_ZN || (legal && !holds(v, FACT_SPACES));
     fix = "use zn";
     break;
   default: break;
   }
-  if (legal && b->layout != LAYOUT_ND && b->rank < 2) {
+  if (b->rank < 2 && (b->layout != LAYOUT_ND || (space_info[b->space].side == 'c' && holds(v, FACT_SPACES)))) {
     legal = false;
-    fix = "a fractal layout needs two dimensions";
+    fix = "what the cube holds lies in fractals, of two dimensions: [1, n] is a row";
   }
   if (legal) return;
-  Diag *g = bad(v, LAYOUT, "%%%s %s in %s has layout %s", b->name, shape_text(v, b->shape, b->rank), sname(b),
-                layout_name[b->layout]);
+  const char *what = b->rank < 2 ? "one dimension" : arena_printf(v->a, "layout %s", layout_name[b->layout]);
+  Diag *g = bad(v, LAYOUT, "%%%s %s in %s has %s", b->name, shape_text(v, b->shape, b->rank), sname(b), what);
   diag_fix(v->d, g, "%s", fix);
 }
 
 static void check_address(Verifier *v, const IrBuf *b) {
   if (b->addr == -1) {
-    if (!v->lowered || b->space == SPACE_GM) return;
+    if (!holds(v, FACT_ADDRESSES) || b->space == SPACE_GM) return;
     Diag *g = bad(v, ADDR_MISSING, "%%%s in %s has no address", b->name, sname(b));
     diag_fix(v->d, g, "write `at` with a byte address, or let the memplan pass choose");
     return;
@@ -470,7 +480,7 @@ static void check_address(Verifier *v, const IrBuf *b) {
 static void check_view(Verifier *v, const IrBuf *b) {
   IrBuf *of = b->view;
   if (!use_buf(v, of)) return;
-  bool moved = v->lowered && b->space != SPACE_GM && (of->space != SPACE_UB || of->addr != b->addr);
+  bool moved = holds(v, FACT_ADDRESSES) && b->space != SPACE_GM && (of->space != SPACE_UB || of->addr != b->addr);
   if (of->space != b->space || moved) {
     Diag *g = bad(v, VIEW_PLACE, "%%%s in %s is a view of %%%s in %s%s", b->name, sname(b), of->name, sname(of),
                   of->space == b->space && of->addr != b->addr ? " and has another address" : "");
@@ -548,7 +558,7 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
   if (too_many(b, &elements))
     too_large(v, bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name,
                      shape_text(v, b->shape, b->rank), ll(elements), INT32_MAX));
-  if (v->lowered && !space_info[b->space].physical) {
+  if (holds(v, FACT_SPACES) && !space_info[b->space].physical) {
     Diag *g = bad(v, SPACE_PHYSICAL, "%%%s is in %s, which is no memory of the chip", b->name, sname(b));
     diag_fix(v->d, g, "use ub, l1, l0a, l0b or l0c");
   } else {
@@ -751,9 +761,10 @@ static void check_parallel(Verifier *v, IrStmt *s) {
     diag_other(v->d, g, v->par->loc, "the outer one");
     diag_fix(v->d, g, "write one `parallel` with all indices");
   }
-  if (v->lowered) {
+  if (holds(v, FACT_TILES)) {
     Diag *g = bad(v, LOWERED_OP, "`parallel` is no instruction of the chip");
-    diag_fix(v->d, g, "leave `lowered` out of the kernel's head and let the passes lower it");
+    diag_fix(v->d, g, "leave `%s` out of the kernel's head and let the passes lower it",
+             v->lowered ? "lowered" : "after");
   }
   check_iterations(v, s);
   for (int i = 0; i < s->par.n; i++) open_var(v, s->par.vars[i]);
@@ -780,14 +791,14 @@ static void check_side(Verifier *v, IrStmt *s) {
     diag_fix(v->d, g, "move it out of the loop");
   }
   bool lacking = v->k->cores == (s->op == ST_CUBE ? CORES_VECTOR : CORES_CUBE);
-  if (v->lowered && lacking) {
+  if (holds(v, FACT_SIDES) && lacking) {
     Diag *g = bad(v, SIDE_CORES, "a `%s` block in a kernel that runs on %s cores only", word,
                   s->op == ST_CUBE ? "vector" : "cube");
     diag_fix(v->d, g, "lower it for `mix`");
   }
   bool twice = false;
   for (const IrStmt *x = s->prev; x; x = x->prev) twice |= x->op == s->op;
-  if (v->lowered && (v->inner || twice)) {
+  if (holds(v, FACT_SIDES) && (v->inner || twice)) {
     Diag *g = bad(v, SIDE_ORDER, twice ? "a second `%s` block" : "`%s` stands inside a loop or an `if`", word);
     diag_fix(v->d, g, "put the whole program of a side into one `%s` block of the kernel's body", word);
   }
@@ -847,7 +858,7 @@ static void check_say(Verifier *v, IrStmt *s) {
 }
 
 static void check_order(Verifier *v, const IrStmt *s) {
-  if (!v->lowered || (ir_is_say(s) && s->say.when)) return;
+  if (!holds(v, FACT_SIDES) || (ir_is_say(s) && s->say.when)) return;
   bool is_side = s->op == ST_CUBE || s->op == ST_VECTOR;
   bool wrong = v->side ? s->op == ST_ALLOC : !is_side && s->op != ST_ALLOC && !v->inner;
   for (const IrStmt *x = s->prev; x && s->op == ST_ALLOC && !wrong; x = x->prev) wrong = x->op != ST_ALLOC;

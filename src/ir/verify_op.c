@@ -925,7 +925,8 @@ static void check_instruction(Verifier *v, const IrStmt *s) {
 }
 
 void ir_verify_op(IrKernel *k, Diags *d, const IrStmt *s, const IrStmt *side) {
-  bool lowered = k->level == LEVEL_LOWERED || k->issuable || op_info[s->op].level == 'l'; /* no pass corrects that */
+  /* no pass corrects it any more */
+  bool lowered = k->level == LEVEL_LOWERED || k->facts & FACT_LOWERED || op_info[s->op].level == 'l';
   Verifier verifier = {k, d, k->module->arena, s, side, lowered}, *v = &verifier;
   uint32_t before = d->n_errors;
   check_attrs(v, s);

@@ -25,6 +25,22 @@ static bool needs_l1(const Ctx *c, const IrBuf *b) {
   return b->id < c->n && undeclared(b) && c->use[b->id].uses & USE_GEMM_AB && c->use[b->id].uses & (CORE_USE | USE_ACC);
 }
 
+/* The other kind of core fills or reads a twin next to the statement, which therefore cannot stand in a block that was
+ * written for one kind. */
+static bool may_hand_over(PassCtx *p, const IrStmt *s, const IrBuf *b, const char *why) {
+  const IrStmt *side = s->block->parent;
+  while (side && side->op != ST_CUBE && side->op != ST_VECTOR) side = side->block->parent;
+  if (!side) return true;
+  const char *word = side->op == ST_CUBE ? "cube" : "vector";
+  Diag *g = diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc,
+                     "%s, so that both kinds of core work on %%%s here; this stands inside `%s`", why, b->name, word);
+  diag_other(p->diags, g, b->loc, "%%%s is declared here", b->name);
+  diag_fix(p->diags, g,
+           "leave the `%s` (T.Scope) out, and the sides are found; or use tiles that one side alone works on, and hand "
+           "over through global memory between the blocks", word);
+  return false;
+}
+
 static IrBuf *twin(Ctx *c, const IrBuf *b, const char *suffix, Space s, const IrRegion *like, Loc loc) {
   IrExpr *shape[IR_MAX_RANK];
   int n = 0;
@@ -110,6 +126,7 @@ static bool widen_acc(IrStmt *s, void *user) {
 static void bridge_acc(Ctx *c, IrStmt *g) {
   IrKernel *k = c->k;
   IrRegion x = g->args[2].region;
+  if (!may_hand_over(c->p, g, x.buf, "the vector cores change what this product adds to")) return;
   IrExpr *first = ir_int(k, DT_BOOL, 1), *init = ir_attr(g, ATTR_INIT);
   IrStmt *top = g;
   bool runs = true; /* the product is sure to come */
@@ -178,6 +195,7 @@ static void bridge_operand(Ctx *c, IrStmt *g, int i) {
   IrBuf *b = r->buf;
   IrRegion to = *r;
   int unit;
+  if (!may_hand_over(c->p, g, b, "the vector cores make or use an operand of this product")) return;
   if (ir_fractal_split(g, i, &unit) >= 0) { /* a part that the cube cannot address in a tile like x */
     to = ir_whole(c->k, twin(c, b, "l1", SPACE_L1, r, g->loc));
   } else {
@@ -197,14 +215,20 @@ static bool bridge_stmt(IrStmt *s, void *user) {
   return true;
 }
 
+static bool is_bytes(const PassCtx *p, const IrBuf *b) {
+  return (b->type == DT_E4M3 || b->type == DT_E5M2) && arch_product(p->arch, b->type) == DTYPE_COUNT;
+}
+static bool may_widen(const PassCtx *p, const IrRegion *r) { return !is_bytes(p, r->buf) || undeclared(r->buf); }
+
 /* An operand of 8-bit floats, where the cube does not multiply them: as float16, which holds each of its values. */
 static bool widen(IrStmt *s, void *user) {
   PassCtx *p = user;
   Ctx c = {.p = p, .k = p->k};
-  for (int i = 0; i < 2 && s->op == OP_GEMM; i++) {
+  if (s->op != OP_GEMM || !may_widen(p, &s->args[0].region) || !may_widen(p, &s->args[1].region)) return true;
+  for (int i = 0; i < 2; i++) {
     IrRegion *r = &s->args[i].region;
-    bool bytes = r->buf->type == DT_E4M3 || r->buf->type == DT_E5M2;
-    if (!bytes || !undeclared(r->buf) || arch_product(p->arch, r->buf->type) != DTYPE_COUNT) continue;
+    if (!is_bytes(p, r->buf)) continue;
+    if (!may_hand_over(p, s, r->buf, "the vector cores convert 8-bit floats for the cube")) return true;
     IrBuf *wide = twin(&c, r->buf, "f16", SPACE_FRAGMENT, r, s->loc);
     wide->type = DT_F16;
     wide->why = "the values of 8-bit floats, for the cube";
@@ -226,6 +250,7 @@ static bool narrow(IrStmt *s, void *user) {
   DType from = r->buf->type, to = s->args[1].region.buf->type;
   bool sums = undeclared(r->buf) && c->use[r->buf->id].uses & USE_ACC;
   if (!sums || needs_acc(c, r->buf) || ir_cube_writes(from, to)) return true;
+  if (!may_hand_over(c->p, s, r->buf, "the cube does not write this dtype, and the vector cores convert")) return true;
   IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
   out->why = "the cube does not write this dtype";
   IrRegion whole = ir_whole(c->k, out);

@@ -27,15 +27,6 @@ void pass_remark(PassCtx *p, const char *pass, Loc loc, const char *fmt, ...) TL
 void pass_left_out(PassCtx *p, const IrStmt *s, const char *why); /* says that a print or assertion is */
 void pass_drop_say(PassCtx *p, IrStmt *s, const char *fmt, ...) TL_PRINTF(3, 4);
 
-enum { /* facts about the IR that passes need, give and break */
-  FACT_SPACES = 1,    /* every buffer has a physical space */
-  FACT_TILES = 2,     /* no `parallel` */
-  FACT_SIDES = 4,     /* kernel->cores is set, statements stand in cube/vector blocks */
-  FACT_LOWERED = 8,   /* instructions only */
-  FACT_ADDRESSES = 16,
-  FACT_SYNCED = 32
-};
-
 typedef struct {
   const char *name;
   bool (*run)(PassCtx *p); /* false after an error in p->diags */
@@ -47,7 +38,7 @@ typedef struct {
 extern const Pass pass_table[];
 extern const int pass_count;
 
-/* ir_verify for a text that may stand after a pass, where more rules hold (IrKernel.issuable). */
+/* ir_verify for a text that may stand after a pass, where more rules hold (IrKernel.facts). */
 bool pass_verify(IrModule *m, Diags *d);
 
 /* Called after each pass with its name; NULL to skip. Returning false stops the run early (not an error). */

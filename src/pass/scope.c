@@ -167,6 +167,20 @@ static bool view_of_fractals(Ctx *c, const IrBuf *b) {
   return false;
 }
 
+/* Of a buffer with views, view_of_fractals tells. */
+static bool two_dimensions(Ctx *c, const IrBuf *b) {
+  const IrKernel *k = c->p->k;
+  if (b->rank > 1 || space_info[b->space].side != 'c') return true;
+  for (uint32_t i = 1; i < k->bufs.len; i++)
+    if (k->bufs.data[i]->view && ir_root(k->bufs.data[i]) == b) return true;
+  Diag *g = diag_add(c->p->diags, DIAG_SCOPE_CONFLICT, b->loc,
+                     "%%%s has one dimension and stands in %s%s, where a matrix lies in fractals of 512 bytes", b->name,
+                     space_info[b->space].name, b->why ? "" : " as declared");
+  diag_fix(c->p->diags, g,
+           "give it two dimensions (1 by n is a row); or T.alloc_shared, which leaves the memory to the compiler");
+  return false;
+}
+
 static void set_layout(IrBuf *b) {
   if (b->rank < 2) return;
   switch (b->space) {
@@ -302,7 +316,7 @@ bool pass_scope(PassCtx *p) {
     }
     if (!space_info[b->space].physical) choose(b, SPACE_UB, "only copied");
     if (b->space == SPACE_GM) continue;
-    ok &= check_uses(&c, b);
+    ok &= check_uses(&c, b) && two_dimensions(&c, b);
     set_layout(b);
   }
   ir_walk(&k->body, find_padding, &c);

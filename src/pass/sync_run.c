@@ -463,7 +463,7 @@ bool run_replay(Run *r) {
     memset(c->head, 0, sizeof c->head);
     memset(c->tick, 0, sizeof c->tick);
     memset(c->seen, 0, sizeof c->seen);
-    memset(c->when, 0, sizeof *c->when * c->step.len);
+    if (c->step.len) memset(c->when, 0, sizeof *c->when * c->step.len);
     memset(c->flag, 0, sizeof *c->flag * PIPE_ALL * PIPE_ALL * RUN_IDS);
     forget_sets(c->cross, RUN_IDS);
     forget_sets(c->sent, RUN_IDS * RUN_MODES);
