@@ -194,6 +194,13 @@ static void report_race(Toucher *t, const SimBuf *b, TouchKind kind, const Hit *
   else if (oc != c) fix_cores(t, f, &first, &last, again);
 }
 
+/* Is the buffer a result of the statement, too? Then it is a sum, a maximum or an operation in place. */
+static bool is_result(const IrStmt *s, const IrBuf *b) {
+  for (int i = ir_is_op(s) ? ir_n_in(s->op) : s->n_args; i < s->n_args; i++)
+    if (s->args[i].kind == ARG_REGION && ir_root(s->args[i].region.buf) == ir_root((IrBuf *)b)) return true;
+  return false;
+}
+
 static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
   Core *c = t->core;
   Arena *a = &c->m->arena;
@@ -205,6 +212,11 @@ static void report_undefined(Toucher *t, const SimBuf *b, const Hit *h) {
   if (!f) return;
   f->other = b->ir->loc;
   fault_other(c, f, "%%%s is declared here", b->ir->name);
+  if (b->space != SPACE_GM && h->lo == b->addr && is_result(t->stmt, b->ir)) {
+    fault_fix(c, f, "%%%s is an input and the result: give it a first value (T.clear, T.fill, a load), or have the "
+              "statement only write it (a reduction with clear=True, a product with clear_accum=True)", b->ir->name);
+    return;
+  }
   fault_fix(c, f,
             b->space == SPACE_GM
                 ? "write the tensor before it is read, or pass it as an input instead of `out` or `workspace`"
