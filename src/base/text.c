@@ -58,10 +58,8 @@ void text_double(Text *t, double v) {
     text_put(t, v < 0 ? "-inf" : "inf");
     return;
   }
-  for (int digits = 1; digits <= 17; digits++) {
-    snprintf(s, sizeof s, "%.*g", digits, v);
-    if (strtod(s, NULL) == v) break;
-  }
+  snprintf(s, sizeof s, "%.1f", fabs(v) < 1e7 ? v : 0.0); /* 100.0 rather than 1e+02 */
+  for (int digits = 1; digits <= 17 && strtod(s, NULL) != v; digits++) snprintf(s, sizeof s, "%.*g", digits, v);
   text_put(t, s);
   if (!strpbrk(s, ".e")) text_put(t, ".0");
 }
