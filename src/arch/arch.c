@@ -19,6 +19,10 @@ enum {
 #undef LIMIT
 };
 
+_Static_assert((int)a2_n_flags == (int)IR_FLAGS && (int)a5_n_flags == (int)IR_FLAGS &&
+                   (int)a2_n_cross_flags == (int)IR_CROSS_FLAGS && (int)a5_n_cross_flags == (int)IR_CROSS_FLAGS,
+               "the language has the flags of the chips");
+
 #define SIZES(F, space) [SPACE_##space] = {F##_##space##_bytes, F##_##space##_physical, F##_##space##_align}
 #define FAMILY(F)                                                                                                 \
   .space = {SIZES(F, UB), SIZES(F, L1), SIZES(F, L0A), SIZES(F, L0B), SIZES(F, L0C), [SPACE_GM] = {0, 0, 1}},        \

@@ -7,8 +7,6 @@
  * named. */
 #include "ir.h"
 
-enum { EVENT_IDS = 8 };
-
 IrStmt *ir_child_of(const IrBlock *b, IrStmt *s) {
   while (s && s->block != b) s = s->block ? s->block->parent : NULL;
   return s;
@@ -27,13 +25,13 @@ bool ir_orders_too(IrStmt *d, IrStmt *e, IrStmt *d2, IrStmt *e2) {
   return first == second || (first < second && (other < first || other >= second));
 }
 
-typedef struct { const IrKernel *k; Pipe src, dst; bool used[EVENT_IDS]; } Ids;
+typedef struct { const IrKernel *k; Pipe src, dst; bool used[IR_FLAGS]; } Ids;
 
 static bool note_ids(IrStmt *s, void *user) {
   Ids *u = user;
   if ((s->op != ST_SET_FLAG && s->op != ST_WAIT_FLAG) || s->sync.src != u->src || s->sync.dst != u->dst) return true;
   IrRange id = ir_range(u->k, s->sync.id);
-  for (int64_t i = max_i64(id.lo, 0); i <= min_i64(id.hi, EVENT_IDS - 1); i++) u->used[i] = true;
+  for (int64_t i = max_i64(id.lo, 0); i <= min_i64(id.hi, IR_FLAGS - 1); i++) u->used[i] = true;
   return true;
 }
 
@@ -47,8 +45,8 @@ const char *ir_order_fix(Arena *a, const IrKernel *k, IrStmt *d, Pipe p, IrStmt 
   Ids u = {.k = k, .src = p, .dst = q};
   int id = 0;
   ir_walk((IrBlock *)&k->body, note_ids, &u);
-  while (id < EVENT_IDS && u.used[id]) id++;
-  if (id == EVENT_IDS)
+  while (id < IR_FLAGS && u.used[id]) id++;
+  if (id == IR_FLAGS)
     return arena_printf(a, "put `barrier all` before line %u; no event id of %s -> %s is free", line, src, dst);
   if (ahead)
     return arena_printf(a,

@@ -459,6 +459,8 @@ IrStmt *ir_child_of(const IrBlock *b, IrStmt *s);    /* the ancestor of s that i
 IrBlock *ir_common_block(IrStmt *a, IrStmt *b);      /* the innermost block that holds ancestors of both */
 /* Does what is written there to order e after d order e2 after d2, too? The pipes are the same. */
 bool ir_orders_too(IrStmt *d, IrStmt *e, IrStmt *d2, IrStmt *e2);
+/* Flags of the language: for an ordered pair of pipes, and across cores; the chips have as many (arch.c). */
+enum { IR_FLAGS = 8, IR_CROSS_FLAGS = 16 };
 /* What to write so that e, on pipe q, comes after d, on pipe p of the same core (flags.c). ahead: p does not wait for q
  * before it comes there again. */
 const char *ir_order_fix(Arena *a, const IrKernel *k, IrStmt *d, Pipe p, IrStmt *e, Pipe q, bool ahead);

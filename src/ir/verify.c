@@ -631,9 +631,10 @@ static void check_flag(Verifier *v, const IrStmt *s) {
     check_pipe_side(v, s, a);
     check_pipe_side(v, s, b);
   }
-  if (!is_const(s->sync.id, &id) || (id >= 0 && id <= 7)) return;
-  Diag *g = bad(v, FLAG_ID, "'%s' with event id %lld; there are 8 for a pair of pipes", stmt_word(s), ll(id));
-  diag_fix(v->d, g, "use 0 to 7");
+  if (!is_const(s->sync.id, &id) || (id >= 0 && id < IR_FLAGS)) return;
+  Diag *g =
+      bad(v, FLAG_ID, "'%s' with event id %lld; there are %d for a pair of pipes", stmt_word(s), ll(id), IR_FLAGS);
+  diag_fix(v->d, g, "use 0 to %d", IR_FLAGS - 1);
 }
 
 static void check_cross(Verifier *v, const IrStmt *s) {
@@ -643,9 +644,9 @@ static void check_cross(Verifier *v, const IrStmt *s) {
     diag_fix(v->d, g, "name the pipe that signals or waits, after a `barrier all` if need be");
   }
   check_pipe_side(v, s, s->sync.src);
-  if (is_const(s->sync.id, &id) && (id < 0 || id > 15)) {
-    Diag *g = bad(v, CROSS_ID, "'%s' with flag id %lld; there are 16", stmt_word(s), ll(id));
-    diag_fix(v->d, g, "use 0 to 15");
+  if (is_const(s->sync.id, &id) && (id < 0 || id >= IR_CROSS_FLAGS)) {
+    Diag *g = bad(v, CROSS_ID, "'%s' with flag id %lld; there are %d", stmt_word(s), ll(id), IR_CROSS_FLAGS);
+    diag_fix(v->d, g, "use 0 to %d", IR_CROSS_FLAGS - 1);
   }
   if (s->op == ST_CROSS_SET && (s->sync.mode < 0 || s->sync.mode > 2)) {
     Diag *g = bad(v, CROSS_MODE, "'cross_set' with mode %d", s->sync.mode);

@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-enum { MAX_FLAGS = TL_LIMIT(400, 6), MAX_REPLAYS = TL_LIMIT(3000, 9), IDS = TL_LIMIT(8, 2) };
+enum { MAX_FLAGS = TL_LIMIT(400, 6), MAX_REPLAYS = TL_LIMIT(3000, 9), IDS = TL_LIMIT(IR_FLAGS, 2) };
 
 /* ---- replay --------------------------------------------------------------------------------------------------- */
 
@@ -120,7 +120,7 @@ static void replay_hand(Sync *y, const Event *e) {
     replay_barrier(y, s->op == ST_BARRIER ? s->sync.src : PIPE_ALL);
     return;
   }
-  if (e->arg < 0 || e->arg >= 16 || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return;
+  if (e->arg < 0 || e->arg >= HAND_IDS || s->sync.src >= PIPE_ALL || s->sync.dst >= PIPE_ALL) return;
   Pipe p = s->sync.src, q = s->sync.dst;
   FlagState *t = &y->by_id[p][q][e->arg];
   ++y->tick;
@@ -606,7 +606,7 @@ static bool note_hand_ids(IrStmt *s, void *user) {
     return true;
   bool *used = y->hand_used[s->sync.src][s->sync.dst];
   IrRange id = ir_range(y->k, s->sync.id);
-  for (int64_t i = max_i64(id.lo, 0); i <= min_i64(id.hi, 15); i++) used[i] = true;
+  for (int64_t i = max_i64(id.lo, 0); i <= min_i64(id.hi, HAND_IDS - 1); i++) used[i] = true;
   return true;
 }
 

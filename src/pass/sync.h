@@ -60,7 +60,7 @@ void sync_trace(PassCtx *p, IrStmt *side, bool whole, Trace *out);
 
 /* ---- the replay ---- */
 
-enum { MAX_ROTATION = 8 };
+enum { MAX_ROTATION = 8, HAND_IDS = 16 }; /* versions of a flag; ids that a text may write, of a pair of pipes */
 
 /* Replay state of one event id. */
 typedef struct { bool set; int32_t snapshot[PIPE_COUNT], waited; } FlagState;
@@ -96,8 +96,8 @@ typedef struct Sync {
   int32_t *entry_tick, *iter;
   int32_t *trips; /* iterations of each loop in the trace */
   bool *made;     /* by statement id: an instruction that the user's statement does not name */
-  FlagState by_id[PIPE_COUNT][PIPE_COUNT][16]; /* flags written by hand, and ids on trial */
-  bool hand_used[PIPE_COUNT][PIPE_COUNT][16];
+  FlagState by_id[PIPE_COUNT][PIPE_COUNT][HAND_IDS]; /* flags written by hand, and ids on trial */
+  bool hand_used[PIPE_COUNT][PIPE_COUNT][HAND_IDS];
   bool check_ids; /* flags that share an id are replayed as one */
   uint32_t miss_e, miss_pipe; /* the first missing edge */
   uint32_t bad_flag;          /* or the flag set twice */

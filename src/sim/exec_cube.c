@@ -45,13 +45,6 @@ static bool legal_load(Core *c, Entry *e, Space space, Layout layout) {
 static bool legal_l0a(Core *c, Entry *e) { return legal_load(c, e, SPACE_L0A, LAYOUT_ZZ); }
 static bool legal_l0b(Core *c, Entry *e) { return legal_load(c, e, SPACE_L0B, LAYOUT_ZN); }
 
-static void touch_nz(Toucher *t, const SimBuf *b, const View *v, TouchKind kind) {
-  int64_t at = v->off + nz_offset(b, v->r0, v->c0), whole = v->cols / b->fcol, tail = v->cols % b->fcol,
-          row = b->fcol * b->size;
-  touch(t, b, kind, at, v->rows * row, whole, b->prow * row);
-  if (tail) touch(t, b, kind, at + whole * b->prow * row, tail * b->size, v->rows, row);
-}
-
 /* L0A and L0B: rows of fractals. Exact bytes of the box; `whole`: its fractals. `across` runs along the lines of a
  * fractal: rows of ZZ, columns of ZN. */
 static int64_t l0_offset(const SimBuf *b, int64_t fr, int64_t fc) { return (fr * (b->pcol / b->fcol) + fc) * FRACTAL; }

@@ -11,21 +11,6 @@
 
 enum { BLOCK = 32 };
 
-static int64_t start_of(const Core *c, const Entry *e, int a) { return arg_buf(c, e->inst, a)->addr + e->v[a].off; }
-static uint8_t *bytes_of(const Core *c, const Entry *e, int a) {
-  return buf_ptr(c, arg_buf(c, e->inst, a), e->v[a].off);
-}
-static int64_t size_of(const Core *c, const Entry *e, int a) {
-  return e->v[a].count * arg_buf(c, e->inst, a)->size;
-}
-
-static bool no_dtype(Core *c, const Inst *i, DType t) {
-  if (!fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL))
-    fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: pipe v of %s has no %s for %s",
-          inst_text(&c->m->arena, c, i->stmt), c->m->sim->arch->name, op_info[i->op].name, dtype_info[t].name);
-  return false;
-}
-
 /* All operands row-major in UB, start on 32 bytes, source and result of one dtype that the instruction takes. */
 static bool legal_operands(Core *c, const Entry *e) {
   const Inst *i = e->inst;
@@ -35,11 +20,11 @@ static bool legal_operands(Core *c, const Entry *e) {
     if (!i->arg[a].buf) continue;
     if (!op_in_space(c, i, a, SPACE_UB)) return false;
     if (arg_buf(c, i, a)->fractal) return op_refuse(c, i, "vector operands are row-major");
-    if (op_misaligned(c, i, a, "the byte address", start_of(c, e, a), BLOCK)) return false;
+    if (op_misaligned(c, i, a, "the byte address", entry_start(c, e, a), BLOCK)) return false;
   }
   if (!i->arg[0].buf || !i->arg[out].buf) return op_refuse(c, i, "the source and the result must be regions");
   if (arg_buf(c, i, 0)->type != t) return op_refuse(c, i, "the operands have different dtypes");
-  return arch_has_dtype(c->m->sim->arch, op_info[i->op].dtypes, t) || no_dtype(c, i, t);
+  return arch_has_dtype(c->m->sim->arch, op_info[i->op].dtypes, t) || op_no_dtype(c, i, t);
 }
 
 static bool legal_flat(Core *c, const Entry *e, int a) {
@@ -49,20 +34,20 @@ static bool legal_flat(Core *c, const Entry *e, int a) {
 /* The result shares no byte with operand a. */
 static bool apart(Core *c, const Entry *e, int a, int64_t a_bytes) {
   int out = e->inst->n_args - 1;
-  int64_t as = start_of(c, e, a), os = start_of(c, e, out), ob = size_of(c, e, out);
+  int64_t as = entry_start(c, e, a), os = entry_start(c, e, out), ob = entry_bytes(c, e, out);
   if (!c->m->sim->checks || as + a_bytes <= os || os + ob <= as) return true;
   return op_refuse(c, e->inst, "the result overlaps an operand; the instruction does not work in place");
 }
 
 static void touch_run(Toucher *t, const Entry *e, int a, TouchKind kind) {
-  touch(t, arg_buf(t->core, e->inst, a), kind, e->v[a].off, size_of(t->core, e, a), 1, 0);
+  touch(t, arg_buf(t->core, e->inst, a), kind, e->v[a].off, entry_bytes(t->core, e, a), 1, 0);
 }
 
 /* ---- gather, gatherb -------------------------------------------------------------------------------------- */
 
 /* Bytes that offsets may point to: the region, or up to the end of the buffer when the region has gaps. */
 static int64_t reach(const Core *c, const Entry *e) {
-  return view_flat(&e->v[0]) ? size_of(c, e, 0) : arg_buf(c, e->inst, 0)->bytes - e->v[0].off;
+  return view_flat(&e->v[0]) ? entry_bytes(c, e, 0) : arg_buf(c, e->inst, 0)->bytes - e->v[0].off;
 }
 
 static int64_t item(const Core *c, const Entry *e) {
@@ -73,7 +58,7 @@ static int64_t item(const Core *c, const Entry *e) {
 static int64_t place(const Core *c, const Entry *e, int64_t k, int64_t *offset) {
   uint32_t off;
   int64_t unit = item(c, e), base = e->inst->op == OP_GATHER ? e->s[2].i : 0;
-  memcpy(&off, bytes_of(c, e, 1) + k * 4, 4);
+  memcpy(&off, entry_ptr(c, e, 1) + k * 4, 4);
   int64_t at = *offset = (int64_t)off + base;
   return at < 0 || at % unit || at > reach(c, e) - unit ? -1 : at;
 }
@@ -90,7 +75,7 @@ static bool legal_gather(Core *c, Entry *e) {
     return op_refuse(c, i, "the result does not have one item for each offset");
   if (c->m->sim->checks && i->op == OP_GATHERB && e->v[1].count % 8)
     return op_refuse(c, i, "the number of offsets must be a multiple of 8");
-  return apart(c, e, 0, reach(c, e)) && apart(c, e, 1, size_of(c, e, 1));
+  return apart(c, e, 0, reach(c, e)) && apart(c, e, 1, entry_bytes(c, e, 1));
 }
 
 static void touch_gather(Toucher *t, const Entry *e) {
@@ -128,8 +113,8 @@ static void bad_offset(Core *c, const Entry *e, int64_t k, int64_t offset) {
 }
 
 static void exec_gather(Core *c, const Entry *e) {
-  const uint8_t *src = bytes_of(c, e, 0);
-  uint8_t *dst = bytes_of(c, e, e->inst->n_args - 1);
+  const uint8_t *src = entry_ptr(c, e, 0);
+  uint8_t *dst = entry_ptr(c, e, e->inst->n_args - 1);
   int64_t unit = item(c, e), offset;
   for (int64_t k = 0; k < e->v[1].count; k++) {
     int64_t at = place(c, e, k, &offset);
@@ -142,7 +127,7 @@ static void exec_gather(Core *c, const Entry *e) {
 
 /* Is element k chosen? Pattern 1: even, 2: odd, 3 to 6: one of each four, 7: all; else bit k. */
 static bool is_chosen(const Core *c, const Entry *e, int64_t k) {
-  if (e->inst->arg[1].buf) return bytes_of(c, e, 1)[k / 8] >> k % 8 & 1;
+  if (e->inst->arg[1].buf) return entry_ptr(c, e, 1)[k / 8] >> k % 8 & 1;
   int64_t p = e->s[1].i;
   return p == 7 || (p <= 2 ? k % 2 == p - 1 : k % 4 == p - 3);
 }
@@ -158,14 +143,14 @@ static bool legal_gather_mask(Core *c, Entry *e) {
   if (!legal_operands(c, e) || !legal_flat(c, e, 0) || !legal_flat(c, e, 2)) return false;
   if (i->arg[1].buf) {
     if (!legal_flat(c, e, 1)) return false;
-    if (size_of(c, e, 1) * 8 < e->v[0].count) return op_refuse(c, i, "there is not one bit for each element");
+    if (entry_bytes(c, e, 1) * 8 < e->v[0].count) return op_refuse(c, i, "there is not one bit for each element");
   } else if (e->s[1].i < 1 || e->s[1].i > 7) {
     return op_refuse(c, i, "the pattern is not one of 1 to 7");
   }
   int64_t n = c->time && i->arg[1].buf ? 0 : n_chosen(c, e); /* the clock has no mask to look at */
   if (n > e->v[2].count) return op_refuse(c, i, "more elements are chosen than the result holds");
-  bool inside = start_of(c, e, 0) == start_of(c, e, 2); /* packing to the front may work in place */
-  return inside || (apart(c, e, 0, size_of(c, e, 0)) && (!i->arg[1].buf || apart(c, e, 1, size_of(c, e, 1))));
+  bool inside = entry_start(c, e, 0) == entry_start(c, e, 2); /* packing to the front may work in place */
+  return (inside || apart(c, e, 0, entry_bytes(c, e, 0))) && (!i->arg[1].buf || apart(c, e, 1, entry_bytes(c, e, 1)));
 }
 
 static void touch_gather_mask(Toucher *t, const Entry *e) {
@@ -180,8 +165,8 @@ static void touch_gather_mask(Toucher *t, const Entry *e) {
 }
 
 static void exec_gather_mask(Core *c, const Entry *e) {
-  const uint8_t *src = bytes_of(c, e, 0);
-  uint8_t *dst = bytes_of(c, e, 2);
+  const uint8_t *src = entry_ptr(c, e, 0);
+  uint8_t *dst = entry_ptr(c, e, 2);
   int64_t size = arg_buf(c, e->inst, 0)->size;
   for (int64_t k = 0, n = 0; k < e->v[0].count; k++)
     if (is_chosen(c, e, k)) memmove(dst + n++ * size, src + k * size, (size_t)size);
@@ -206,7 +191,7 @@ static bool legal_transpose(Core *c, Entry *e) {
   if (e->v[0].rows != e->v[1].cols || e->v[0].cols != e->v[1].rows)
     return op_refuse(c, i, "the result of a matrix [m, n] is [n, m]");
   const View *o = &e->v[1], *s = &e->v[0];
-  int64_t os = start_of(c, e, 1), ss = start_of(c, e, 0), size = arg_buf(c, i, 0)->size;
+  int64_t os = entry_start(c, e, 1), ss = entry_start(c, e, 0), size = arg_buf(c, i, 0)->size;
   int64_t o_end = os + (o->rows - 1) * pitch_of(c, e, 1) + o->cols * size;
   int64_t s_end = ss + (s->rows - 1) * pitch_of(c, e, 0) + s->cols * size;
   if (!c->m->sim->checks || s_end <= os || o_end <= ss) return true;
@@ -222,8 +207,8 @@ static void touch_transpose(Toucher *t, const Entry *e) {
 }
 
 static void exec_transpose(Core *c, const Entry *e) {
-  const uint8_t *src = bytes_of(c, e, 0);
-  uint8_t *dst = bytes_of(c, e, 1);
+  const uint8_t *src = entry_ptr(c, e, 0);
+  uint8_t *dst = entry_ptr(c, e, 1);
   int64_t size = arg_buf(c, e->inst, 0)->size, sp = pitch_of(c, e, 0), dp = pitch_of(c, e, 1);
   for (int64_t r = 0; r < e->v[0].rows; r++)
     for (int64_t k = 0; k < e->v[0].cols; k++)
@@ -240,11 +225,11 @@ static bool legal_pack(Core *c, Entry *e) {
     if (!op_in_space(c, i, a, SPACE_UB)) return false;
     if (arg_buf(c, i, a)->type != ((a == 0) == un ? DT_I4X2 : DT_F16))
       return op_refuse(c, i, un ? "it converts i4x2 to f16" : "it converts f16 to i4x2");
-    if (op_misaligned(c, i, a, "the byte address", start_of(c, e, a), BLOCK)) return false;
+    if (op_misaligned(c, i, a, "the byte address", entry_start(c, e, a), BLOCK)) return false;
     if (!legal_flat(c, e, a)) return false;
   }
   if (e->v[un].count != 2 * e->v[!un].count) return op_refuse(c, i, "there must be two f16 for each byte");
-  return apart(c, e, 0, size_of(c, e, 0));
+  return apart(c, e, 0, entry_bytes(c, e, 0));
 }
 
 static void touch_pack(Toucher *t, const Entry *e) {
@@ -253,8 +238,8 @@ static void touch_pack(Toucher *t, const Entry *e) {
 }
 
 static void exec_pack(Core *c, const Entry *e) {
-  const uint8_t *src = bytes_of(c, e, 0);
-  uint8_t *dst = bytes_of(c, e, 1);
+  const uint8_t *src = entry_ptr(c, e, 0);
+  uint8_t *dst = entry_ptr(c, e, 1);
   int8_t pair[2];
   uint16_t value[2];
   for (int64_t k = 0; k < e->v[e->inst->op != OP_UNPACK4].count; k++) {

@@ -93,7 +93,7 @@ static void touch_ub_to_gm(Toucher *t, const Entry *e) {
 
 static void add_row(Core *c, DType t, uint8_t *d, const uint8_t *s, int64_t n) {
   VecType v = vec_type(t);
-  if (v != VT_COUNT) c->m->sim->host->vec[OP_ADD][v](d, d, s, n, 0);
+  if (v != VT_COUNT) c->m->sim->host->vec[OP_ADD][v](d, d, s, n, false);
   else
     for (int64_t i = 0; i < n; i++) d[i] = (uint8_t)(d[i] + s[i]);
 }
@@ -178,15 +178,8 @@ static bool legal_l1_fill(Core *c, Entry *e) {
   return l1_box(c, e, 1);
 }
 
-static void touch_nz_exact(Toucher *t, const SimBuf *b, const View *v, TouchKind kind) {
-  int64_t at = v->off + nz_offset(b, v->r0, v->c0), whole = v->cols / b->fcol, tail = v->cols % b->fcol;
-  int64_t row = b->fcol * b->size;
-  touch(t, b, kind, at, v->rows * row, whole, b->prow * row);
-  if (tail) touch(t, b, kind, at + whole * b->prow * row, tail * b->size, v->rows, row);
-}
-
 static void touch_l1_fill(Toucher *t, const Entry *e) {
-  touch_nz_exact(t, arg_buf(t->core, e->inst, 1), &e->v[1], TOUCH_WRITE);
+  touch_nz(t, arg_buf(t->core, e->inst, 1), &e->v[1], TOUCH_WRITE);
 }
 
 static void exec_l1_fill(Core *c, const Entry *e) {
@@ -231,7 +224,7 @@ static bool legal_l0c_to_gm(Core *c, Entry *e) {
 
 static void touch_l0c_to_gm(Toucher *t, const Entry *e) {
   const SimBuf *d = arg_buf(t->core, e->inst, 1);
-  touch_nz_exact(t, arg_buf(t->core, e->inst, 0), &e->v[0], TOUCH_READ);
+  touch_nz(t, arg_buf(t->core, e->inst, 0), &e->v[0], TOUCH_READ);
   touch(t, d, e->inst->atomic ? TOUCH_ATOMIC : TOUCH_WRITE, e->v[1].off, e->cols * d->size, e->rows, e->pitch[1]);
 }
 
@@ -243,7 +236,7 @@ static void fix_piece(const Core *c, const Inst *i, uint8_t *d, DType t, const u
       int32_t v[16];
       memcpy(v, s, (size_t)n * 4);
       for (int64_t k = 0; k < n; k++) v[k] = i->relu && v[k] < 0 ? 0 : v[k];
-      if (i->atomic) c->m->sim->host->vec[OP_ADD][VT_I32](d, d, v, n, 0);
+      if (i->atomic) c->m->sim->host->vec[OP_ADD][VT_I32](d, d, v, n, false);
       else memcpy(d, v, (size_t)n * 4);
     } else {
       memcpy(d, s, (size_t)n * 4);
@@ -256,7 +249,7 @@ static void fix_piece(const Core *c, const Inst *i, uint8_t *d, DType t, const u
   VecType v = vec_type(t);
   if (v == VT_F32) memcpy(out, f, (size_t)n * 4);
   else c->m->sim->host->from_f32[v](out, f, n);
-  if (i->atomic) c->m->sim->host->vec[OP_ADD][v](d, d, out, n, 0);
+  if (i->atomic) c->m->sim->host->vec[OP_ADD][v](d, d, out, n, false);
   else memcpy(d, out, (size_t)(n * dtype_size(t)));
 }
 
@@ -285,8 +278,8 @@ static bool legal_l0c_to_l1(Core *c, Entry *e) {
 }
 
 static void touch_l0c_to_l1(Toucher *t, const Entry *e) {
-  touch_nz_exact(t, arg_buf(t->core, e->inst, 0), &e->v[0], TOUCH_READ);
-  touch_nz_exact(t, arg_buf(t->core, e->inst, 1), &e->v[1], TOUCH_WRITE);
+  touch_nz(t, arg_buf(t->core, e->inst, 0), &e->v[0], TOUCH_READ);
+  touch_nz(t, arg_buf(t->core, e->inst, 1), &e->v[1], TOUCH_WRITE);
 }
 
 static void exec_l0c_to_l1(Core *c, const Entry *e) {

@@ -11,14 +11,6 @@
 
 enum { RECORD = 8, GROUP = 32, MAX_LIST = 4095, MAX_LISTS = 4 };
 
-static int64_t start_of(const Core *c, const Entry *e, int a) { return arg_buf(c, e->inst, a)->addr + e->v[a].off; }
-static uint8_t *bytes_of(const Core *c, const Entry *e, int a) {
-  return buf_ptr(c, arg_buf(c, e->inst, a), e->v[a].off);
-}
-static int64_t size_of(const Core *c, const Entry *e, int a) {
-  return e->v[a].count * arg_buf(c, e->inst, a)->size;
-}
-
 static float score(const uint8_t *p, bool half) {
   float f;
   uint16_t h;
@@ -33,25 +25,21 @@ static float score(const uint8_t *p, bool half) {
 static bool larger(float a, float b) { return isnan(a) ? !isnan(b) : a > b; }
 
 static bool score_dtype(Core *c, const Inst *i, DType t) {
-  if (t == DT_F16 || t == DT_F32) return true;
-  if (!fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL))
-    fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: pipe v of %s has no %s for %s",
-          inst_text(&c->m->arena, c, i->stmt), c->m->sim->arch->name, op_info[i->op].name, dtype_info[t].name);
-  return false;
+  return t == DT_F16 || t == DT_F32 || op_no_dtype(c, i, t);
 }
 
 /* All operands are runs in UB; `lists`: inputs start on 8 bytes; nothing overlaps the result. */
 static bool legal_runs(Core *c, const Entry *e, bool lists) {
   const Inst *i = e->inst;
   int out = i->n_args - 1;
-  int64_t os = start_of(c, e, out), ob = size_of(c, e, out);
+  int64_t os = entry_start(c, e, out), ob = entry_bytes(c, e, out);
   for (int a = 0; a < i->n_args; a++) {
     if (!i->arg[a].buf) return op_refuse(c, i, "all operands are tiles");
     if (!op_in_space(c, i, a, SPACE_UB)) return false;
     if (!view_flat(&e->v[a])) return op_refuse(c, i, "an operand is not one run of elements");
-    if (op_misaligned(c, i, a, "the byte address", start_of(c, e, a), lists && a != out ? RECORD : 32)) return false;
-    int64_t as = start_of(c, e, a);
-    if (a != out && c->m->sim->checks && as < os + ob && os < as + size_of(c, e, a))
+    if (op_misaligned(c, i, a, "the byte address", entry_start(c, e, a), lists && a != out ? RECORD : 32)) return false;
+    int64_t as = entry_start(c, e, a);
+    if (a != out && c->m->sim->checks && as < os + ob && os < as + entry_bytes(c, e, a))
       return op_refuse(c, i, "the result overlaps an operand; the instruction does not work in place");
   }
   return true;
@@ -60,8 +48,8 @@ static bool legal_runs(Core *c, const Entry *e, bool lists) {
 static void touch_runs(Toucher *t, const Entry *e) {
   int out = e->inst->n_args - 1;
   for (int a = 0; a <= out; a++)
-    touch(t, arg_buf(t->core, e->inst, a), a == out ? TOUCH_WRITE : TOUCH_READ, e->v[a].off, size_of(t->core, e, a), 1,
-          0);
+    touch(t, arg_buf(t->core, e->inst, a), a == out ? TOUCH_WRITE : TOUCH_READ, e->v[a].off,
+          entry_bytes(t->core, e, a), 1, 0);
 }
 
 /* ---- sort32 ----------------------------------------------------------------------------------------------- */
@@ -74,14 +62,14 @@ static bool legal_sort32(Core *c, Entry *e) {
   if (b->size != 4 || dtype_is_float(b->type)) return op_refuse(c, i, "the indices must be u32 or i32");
   if (!score_dtype(c, i, a->type)) return false;
   if (e->v[0].count % GROUP) return op_refuse(c, i, "the number of scores must be a multiple of 32");
-  if (e->v[1].count != e->v[0].count || size_of(c, e, 2) != e->v[0].count * RECORD)
+  if (e->v[1].count != e->v[0].count || entry_bytes(c, e, 2) != e->v[0].count * RECORD)
     return op_refuse(c, i, "there must be an index and 8 bytes of result for each score");
   return true;
 }
 
 static void exec_sort32(Core *c, const Entry *e) {
-  const uint8_t *s = bytes_of(c, e, 0), *x = bytes_of(c, e, 1);
-  uint8_t *d = bytes_of(c, e, 2);
+  const uint8_t *s = entry_ptr(c, e, 0), *x = entry_ptr(c, e, 1);
+  uint8_t *d = entry_ptr(c, e, 2);
   int64_t size = arg_buf(c, e->inst, 0)->size;
   bool half = size == 2;
   for (int64_t g = 0; g < e->v[0].count; g += GROUP) {
@@ -112,8 +100,8 @@ static bool legal_merge(Core *c, Entry *e) {
   for (int a = 0; a < out; a++) {
     if (arg_buf(c, i, a)->type != arg_buf(c, i, out)->type)
       return op_refuse(c, i, "the operands have different dtypes");
-    if (size_of(c, e, a) % RECORD) return op_refuse(c, i, "a list is not whole records of 8 bytes");
-    if (op_over_limit(c, i, "the length of a list", size_of(c, e, a) / RECORD, MAX_LIST)) return false;
+    if (entry_bytes(c, e, a) % RECORD) return op_refuse(c, i, "a list is not whole records of 8 bytes");
+    if (op_over_limit(c, i, "the length of a list", entry_bytes(c, e, a) / RECORD, MAX_LIST)) return false;
     sum += e->v[a].count;
   }
   return sum == e->v[out].count || op_refuse(c, i, "the result is not as long as the lists together");
@@ -123,10 +111,10 @@ static void exec_merge(Core *c, const Entry *e) {
   int n = e->inst->n_args - 1;
   bool half = arg_buf(c, e->inst, n)->size == 2;
   const uint8_t *at[MAX_LISTS], *end[MAX_LISTS];
-  uint8_t *d = bytes_of(c, e, n);
+  uint8_t *d = entry_ptr(c, e, n);
   for (int a = 0; a < n; a++) {
-    at[a] = bytes_of(c, e, a);
-    end[a] = at[a] + size_of(c, e, a);
+    at[a] = entry_ptr(c, e, a);
+    end[a] = at[a] + entry_bytes(c, e, a);
   }
   for (;;) {
     int best = -1;
@@ -155,9 +143,10 @@ static bool legal_row_arg(Core *c, Entry *e) {
     return op_refuse(c, i, "the source must have one row for each two result elements");
   if (e->cols * s->size > c->m->sim->arch->repeat_bytes)
     return op_refuse(c, i, "a row is longer than one repeat of 256 bytes");
-  if (op_misaligned(c, i, 0, "the byte address", start_of(c, e, 0), 32)) return false;
+  if (op_misaligned(c, i, 0, "the byte address", entry_start(c, e, 0), 32)) return false;
   if (e->rows > 1 && op_misaligned(c, i, 0, "the distance of rows in bytes", e->pitch[0], 32)) return false;
-  int64_t ss = start_of(c, e, 0), ds = start_of(c, e, 1), s_end = ss + (e->rows - 1) * e->pitch[0] + e->cols * s->size;
+  int64_t ss = entry_start(c, e, 0), ds = entry_start(c, e, 1);
+  int64_t s_end = ss + (e->rows - 1) * e->pitch[0] + e->cols * s->size;
   if (c->m->sim->checks && ss < ds + n * d->size && ds < s_end)
     return op_refuse(c, i, "the result overlaps the source");
   return !op_misaligned(c, i, 1, "the byte address", ds, 2 * d->size);
@@ -173,8 +162,8 @@ static void exec_row_arg(Core *c, const Entry *e) {
   int64_t size = arg_buf(c, e->inst, 0)->size;
   bool half = size == 2, least = e->inst->op == OP_ROW_ARGMIN;
   for (int64_t r = 0; r < e->rows; r++) {
-    const uint8_t *row = bytes_of(c, e, 0) + r * e->pitch[0];
-    uint8_t *d = bytes_of(c, e, 1) + 2 * r * size;
+    const uint8_t *row = entry_ptr(c, e, 0) + r * e->pitch[0];
+    uint8_t *d = entry_ptr(c, e, 1) + 2 * r * size;
     uint32_t best = 0;
     for (int64_t k = 1; k < e->cols; k++) {
       float x = score(row + k * size, half), y = score(row + best * size, half);

@@ -17,7 +17,6 @@ static bool is_region(const Inst *i, int a) { return i->arg[a].buf != 0; }
 static int64_t row_bytes(const Core *c, const Entry *e, int a) {
   return e->block[a] ? 32 : e->cols * arg_buf(c, e->inst, a)->size;
 }
-static int64_t start_of(const Core *c, const Entry *e, int a) { return arg_buf(c, e->inst, a)->addr + e->v[a].off; }
 
 static bool all_in_ub(Core *c, const Inst *i) {
   for (int a = 0; a < i->n_args; a++) {
@@ -29,13 +28,13 @@ static bool all_in_ub(Core *c, const Inst *i) {
 }
 
 static bool aligned(Core *c, const Entry *e, int a) {
-  return !op_misaligned(c, e->inst, a, "the byte address", start_of(c, e, a), 32) &&
+  return !op_misaligned(c, e->inst, a, "the byte address", entry_start(c, e, a), 32) &&
          !(e->rows > 1 && op_misaligned(c, e->inst, a, "the distance of rows in bytes", e->pitch[a], 32));
 }
 
 /* Do the rows of a and b share bytes without being the same rows? */
 static bool rows_overlap(const Core *c, const Entry *e, int a, int64_t alen, int b, int64_t blen) {
-  int64_t as = start_of(c, e, a), bs = start_of(c, e, b), ap = e->pitch[a], bp = e->pitch[b], rows = e->rows;
+  int64_t as = entry_start(c, e, a), bs = entry_start(c, e, b), ap = e->pitch[a], bp = e->pitch[b], rows = e->rows;
   if (as == bs && (rows == 1 || ap == bp) && alen == blen) return false;
   if (as + (rows - 1) * ap + alen <= bs || bs + (rows - 1) * bp + blen <= as) return false;
   for (int64_t r = 0; r < rows; r++) {
@@ -54,7 +53,7 @@ static bool no_overlap(Core *c, const Entry *e, int a, int64_t alen, int64_t out
   Fault *f = fault(
       c, DIAG_SIM_OPERAND, i->stmt, NULL,
       "`%s`: the input from byte %lld and the result from byte %lld of ub overlap without being the same bytes (%s)",
-      inst_text(&c->m->arena, c, i->stmt), (long long)start_of(c, e, a), (long long)start_of(c, e, out),
+      inst_text(&c->m->arena, c, i->stmt), (long long)entry_start(c, e, a), (long long)entry_start(c, e, out),
       where(&c->m->arena, c));
   if (f) fault_fix(c, f, "write the result over the whole input or into other memory");
   return false;
@@ -62,11 +61,7 @@ static bool no_overlap(Core *c, const Entry *e, int a, int64_t alen, int64_t out
 
 static bool known_dtype(Core *c, const Inst *i, bool has_kernel, DType t) {
   const Sim *s = c->m->sim;
-  if (has_kernel && (!s->checks || arch_has_dtype(s->arch, op_info[i->op].dtypes, t))) return true;
-  if (fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL)) return false;
-  fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: pipe v of %s has no %s for %s", inst_text(&c->m->arena, c, i->stmt),
-        s->arch->name, op_info[i->op].name, dtype_info[t].name);
-  return false;
+  return (has_kernel && (!s->checks || arch_has_dtype(s->arch, op_info[i->op].dtypes, t))) || op_no_dtype(c, i, t);
 }
 
 static bool same_dtypes(Core *c, const Inst *i, int from) {
@@ -152,11 +147,10 @@ static int64_t piece(const Entry *e) {
 
 /* ---- elementwise ---------------------------------------------------------------------------------------- */
 
-static VecFn kernel_of(const Core *c, const Entry *e, DType t, void *scalar, int *flags) {
+static VecFn kernel_of(const Core *c, const Entry *e, DType t, void *scalar) {
   const Inst *i = e->inst;
   StmtOp op = (StmtOp)i->op;
   if (i->n_in < 2 || is_region(i, 1)) return c->m->sim->host->vec[op][e->id];
-  *flags = B_SCALAR;
   if (op == OP_SHL || op == OP_SHR) {
     int64_t n = e->s[1].i, bits = dtype_info[t].bits;
     n = n < 0 ? bits : n;
@@ -177,10 +171,10 @@ static void exec_elementwise(Core *c, const Entry *e) {
   const Inst *i = e->inst;
   const SimBuf *o = arg_buf(c, i, out_arg(i));
   uint64_t scalar = 0;
-  int flags = 0;
   int64_t step = piece(e);
   RowBuf ta, tb;
-  VecFn fn = kernel_of(c, e, o->type, &scalar, &flags);
+  VecFn fn = kernel_of(c, e, o->type, &scalar);
+  bool b_scalar = i->n_in > 1 && !is_region(i, 1);
   for (int64_t r = 0; r < e->rows; r++) {
     uint8_t *d = row_out(c, e, r);
     if (!fn) {
@@ -188,11 +182,11 @@ static void exec_elementwise(Core *c, const Entry *e) {
       continue;
     }
     const uint8_t *a = row_in(c, e, 0, r, &ta), *b = NULL;
-    if (i->n_in > 1) b = flags & B_SCALAR ? (const uint8_t *)&scalar : row_in(c, e, 1, r, &tb);
+    if (i->n_in > 1) b = b_scalar ? (const uint8_t *)&scalar : row_in(c, e, 1, r, &tb);
     for (int64_t k = 0; k < e->cols; k += step) {
       int64_t at = k * o->size;
-      fn(d + at, e->block[0] ? a : a + at, !b || flags & B_SCALAR || e->block[1] ? b : b + at,
-         min_i64(step, e->cols - k), flags);
+      fn(d + at, e->block[0] ? a : a + at, !b || b_scalar || e->block[1] ? b : b + at,
+         min_i64(step, e->cols - k), b_scalar);
     }
   }
 }
@@ -314,7 +308,7 @@ static bool legal_compare(Core *c, Entry *e) {
   if (!elementwise_form(c, e, 1, 1, 0) || !fit_mask(c, e, 2, e->cols)) return false;
   e->id = v;
   if (!aligned(c, e, 0) || (is_region(i, 1) && !aligned(c, e, 1))) return false;
-  if (op_misaligned(c, i, 2, "the byte address", start_of(c, e, 2), 32)) return false;
+  if (op_misaligned(c, i, 2, "the byte address", entry_start(c, e, 2), 32)) return false;
   for (int x = 0; x < 2; x++)
     if (is_region(i, x) && !no_overlap(c, e, x, row_bytes(c, e, x), ceil_div(e->cols, 8))) return false;
   return true;
@@ -331,18 +325,15 @@ static void exec_compare(Core *c, const Entry *e) {
   const SimBuf *a = arg_buf(c, i, 0);
   int64_t step = piece(e);
   uint64_t scalar = 0;
-  int flags = 0;
+  bool b_scalar = !is_region(i, 1);
   RowBuf ta, tb;
-  if (!is_region(i, 1)) {
-    flags = B_SCALAR;
-    scalar_as(i, e, 1, a->type, &scalar);
-  }
+  if (b_scalar) scalar_as(i, e, 1, a->type, &scalar);
   for (int64_t r = 0; r < e->rows; r++) {
-    const uint8_t *x = row_in(c, e, 0, r, &ta), *y = flags ? (const uint8_t *)&scalar : row_in(c, e, 1, r, &tb);
+    const uint8_t *x = row_in(c, e, 0, r, &ta), *y = b_scalar ? (const uint8_t *)&scalar : row_in(c, e, 1, r, &tb);
     for (int64_t k = 0; k < e->cols; k += step)
       c->m->sim->host->compare[e->id](row_out(c, e, r) + k / 8, e->block[0] ? x : x + k * a->size,
-                                      flags || e->block[1] ? y : y + k * a->size, min_i64(step, e->cols - k), flags,
-                                      (CmpMode)i->cmp);
+                                      b_scalar || e->block[1] ? y : y + k * a->size,
+                                      min_i64(step, e->cols - k), b_scalar, (CmpMode)i->cmp);
   }
 }
 
@@ -353,7 +344,7 @@ static bool legal_select(Core *c, Entry *e) {
   if (!known_dtype(c, i, dtype_size(t) == 2 || dtype_size(t) == 4, t)) return false;
   if (!is_region(i, 0)) return op_refuse(c, i, "the mask must be a region");
   if (!legal_rows(c, e, 1) || !fit_mask(c, e, 0, mask_bits(c, e, dtype_size(t)))) return false;
-  return !op_misaligned(c, i, 0, "the byte address", start_of(c, e, 0), 32);
+  return !op_misaligned(c, i, 0, "the byte address", entry_start(c, e, 0), 32);
 }
 
 static void touch_select(Toucher *t, const Entry *e) {
@@ -401,7 +392,7 @@ static bool legal_brcb(Core *c, Entry *e) {
   memset(e->block, 0, sizeof e->block);
   e->pitch[0] = d->size;
   if (c->m->sim->checks && n % 8) return op_refuse(c, i, "the number of source elements must be a multiple of 8");
-  return !op_misaligned(c, i, 0, "the byte address", start_of(c, e, 0), 32) && aligned(c, e, 1) &&
+  return !op_misaligned(c, i, 0, "the byte address", entry_start(c, e, 0), 32) && aligned(c, e, 1) &&
          no_overlap(c, e, 0, d->size, 32);
 }
 
@@ -433,7 +424,7 @@ static bool legal_reduce(Core *c, Entry *e) {
     return op_refuse(c, i, "the source must have one row for each result element");
   if (e->cols * s->size > c->m->sim->arch->repeat_bytes)
     return op_refuse(c, i, "a row is longer than one repeat of 256 bytes");
-  return aligned(c, e, 0) && !op_misaligned(c, i, 1, "the byte address", start_of(c, e, 1), d->size) &&
+  return aligned(c, e, 0) && !op_misaligned(c, i, 1, "the byte address", entry_start(c, e, 1), d->size) &&
          no_overlap(c, e, 0, e->cols * s->size, d->size);
 }
 

@@ -172,15 +172,13 @@ typedef struct {
 
 typedef enum { VT_F32, VT_F16, VT_BF16, VT_I32, VT_I16, VT_U32, VT_U16, VT_COUNT } VecType;
 
-enum { A_SCALAR = 1, B_SCALAR = 2 }; /* the operand points to one element that serves all */
-
-/* d[i] = f(a[i], b[i]), i < n. d may be a or b. */
-typedef void (*VecFn)(void *d, const void *a, const void *b, int64_t n, int scalar);
+/* d[i] = f(a[i], b[i]), i < n. d may be a or b. b_scalar: b points to one element that serves all. */
+typedef void (*VecFn)(void *d, const void *a, const void *b, int64_t n, bool b_scalar);
 
 typedef struct {
   const char *name;
   VecFn vec[OP_COUNT][VT_COUNT]; /* NULL: not an op of that dtype */
-  void (*compare[VT_COUNT])(uint8_t *mask, const void *a, const void *b, int64_t n, int scalar, CmpMode mode);
+  void (*compare[VT_COUNT])(uint8_t *mask, const void *a, const void *b, int64_t n, bool b_scalar, CmpMode mode);
   void (*to_f32[VT_COUNT])(float *d, const void *s, int64_t n);
   void (*from_f32[VT_COUNT])(void *d, const float *s, int64_t n); /* nearest even; i32 and i16: saturating */
   /* Unpacking of one 16x16 fractal, columns first: d[k * 16 + n] = s[n * 16 + k]. */
@@ -403,6 +401,17 @@ static inline uint8_t *buf_ptr(const Core *c, const SimBuf *b, int64_t at) {
   return b->space == SPACE_GM ? b->gm + at : c->mem[b->space] + b->addr + at;
 }
 
+/* Operand a of an entry: its first byte in its memory, its bytes without gaps, where they lie in the host's memory. */
+static inline int64_t entry_start(const Core *c, const Entry *e, int a) {
+  return arg_buf(c, e->inst, a)->addr + e->v[a].off;
+}
+static inline int64_t entry_bytes(const Core *c, const Entry *e, int a) {
+  return e->v[a].count * arg_buf(c, e->inst, a)->size;
+}
+static inline uint8_t *entry_ptr(const Core *c, const Entry *e, int a) {
+  return buf_ptr(c, arg_buf(c, e->inst, a), e->v[a].off);
+}
+
 /* program.c */
 /* says: with its prints and assertions; they take no time. */
 bool program_build(Arena *a, Diags *d, const IrKernel *k, char side, bool says, uint32_t *next_id, Program *out);
@@ -429,6 +438,8 @@ bool op_refuse(Core *c, const Inst *i, const char *what);                       
 bool op_misaligned(Core *c, const Inst *i, int arg, const char *what, int64_t value, int64_t unit); /* checks only */
 bool op_over_limit(Core *c, const Inst *i, const char *what, int64_t value, int64_t limit);  /* checks only */
 bool op_in_space(Core *c, const Inst *i, int arg, Space s);
+bool op_no_dtype(Core *c, const Inst *i, DType t); /* false: the pipe has no such form */
+void touch_nz(Toucher *t, const SimBuf *b, const View *v, TouchKind kind); /* the elements of a box of NZ, no more */
 VecType vec_type(DType t); /* VT_COUNT: vector kernels do not know it */
 int64_t nz_offset(const SimBuf *b, int64_t r, int64_t c); /* byte of (r, c) in a fractal plane */
 

@@ -30,7 +30,8 @@ static void report_bounds(Core *c, const IrStmt *s, const SimBuf *b, const int64
   fault_other(c, f, "%%%s is declared here: %s %s[%s]", b->ir->name, space_info[b->space].name,
               dtype_info[b->type].name, text_str(&shape));
   long long size = (long long)b->shape[dim];
-  if (ext && ext[dim] != 1)
+  if (off[dim] < 0) fault_fix(c, f, "start dimension %d at 0 or behind it", dim);
+  else if (ext && ext[dim] != 1 && off[dim] < size)
     fault_fix(c, f, "clamp the extent of dimension %d to %lld minus the offset", dim, size);
   else
     fault_fix(c, f, "keep the index of dimension %d from 0 to %lld, or make %%%s larger", dim, size - 1, b->ir->name);
@@ -272,6 +273,13 @@ int64_t nz_offset(const SimBuf *b, int64_t r, int64_t k) {
   return (k / b->fcol * b->prow * b->fcol + r * b->fcol + k % b->fcol) * b->size;
 }
 
+void touch_nz(Toucher *t, const SimBuf *b, const View *v, TouchKind kind) {
+  int64_t at = v->off + nz_offset(b, v->r0, v->c0), whole = v->cols / b->fcol, tail = v->cols % b->fcol;
+  int64_t row = b->fcol * b->size;
+  touch(t, b, kind, at, v->rows * row, whole, b->prow * row);
+  if (tail) touch(t, b, kind, at + whole * b->prow * row, tail * b->size, v->rows, row);
+}
+
 /* ---- legality: questions every op asks; each reports what it finds -------------------------------------- */
 
 bool op_misaligned(Core *c, const Inst *i, int arg, const char *what, int64_t value, int64_t unit) {
@@ -306,6 +314,14 @@ bool op_over_limit(Core *c, const Inst *i, const char *what, int64_t value, int6
 
 bool op_in_space(Core *c, const Inst *i, int arg, Space s) {
   return arg_buf(c, i, arg)->space == s || op_refuse(c, i, "an operand is in the wrong memory");
+}
+
+bool op_no_dtype(Core *c, const Inst *i, DType t) {
+  if (!fault_known(c, DIAG_SIM_OPERAND, i->stmt, NULL))
+    fault(c, DIAG_SIM_OPERAND, i->stmt, NULL, "`%s`: pipe %s of %s has no %s for %s",
+          inst_text(&c->m->arena, c, i->stmt), pipe_info[i->pipe].name, c->m->sim->arch->name, op_info[i->op].name,
+          dtype_info[t].name);
+  return false;
 }
 
 VecType vec_type(DType t) {

@@ -27,6 +27,13 @@ static bool set_constants(Run *r, ArchTime *t, const char *text) {
   return true;
 }
 
+/* Its value, or which element it is. */
+static bool unknown_element(const Run *r, const int32_t *elem, const Element *el) {
+  bool unknown = !run_known_element(&r->sim, el);
+  for (int d = 0; d < r->sim.buf[el->buf].rank; d++) unknown |= elem[el->idx[d]] != 0;
+  return unknown;
+}
+
 /* Registers whose value comes from an element that is not known; elem: which, plus one. */
 static int32_t *unknown_registers(Run *r, const Program *p) {
   int32_t *elem = arena_array(&r->arena, int32_t, p->n_reg);
@@ -35,7 +42,7 @@ static int32_t *unknown_registers(Run *r, const Program *p) {
     for (int32_t i = 0; i < p->n_code; i++) {
       const Code *q = &p->code[i];
       int32_t from = 0;
-      if (q->op == C_LOAD) from = run_known_element(&r->sim, &p->elem[q->a]) ? 0 : q->a + 1;
+      if (q->op == C_LOAD) from = unknown_element(r, elem, &p->elem[q->a]) ? q->a + 1 : 0;
       else if (q->op == C_MOV || q->op == C_CAST || q->op == C_BITS) from = elem[q->a];
       else if (q->op == C_STEP) from = elem[q->b];
       else if (q->op >= C_INT) from = elem[q->a] ? elem[q->a] : elem[q->b];

@@ -51,13 +51,13 @@ static void vectors(Test *t) {
         }
         for (int k = 0; k < t->n; k++) {
           memcpy(d[k], before, sizeof before);
-          t->table[k]->vec[op][type](d[k], a, b, n, round % 3 ? 0 : B_SCALAR);
+          t->table[k]->vec[op][type](d[k], a, b, n, round % 3 == 0);
           expect(t, d[k], d[0], sizeof before, "vec", op, type, k);
           if (!t->table[k]->compare[type] || op != OP_ADD) continue;
           uint8_t m[2][N / 8];
           memset(m, 0x5a, sizeof m);
-          t->table[0]->compare[type](m[0], a, b, n, 0, (CmpMode)(round % CMP_COUNT));
-          t->table[k]->compare[type](m[1], a, b, n, 0, (CmpMode)(round % CMP_COUNT));
+          t->table[0]->compare[type](m[0], a, b, n, false, (CmpMode)(round % CMP_COUNT));
+          t->table[k]->compare[type](m[1], a, b, n, false, (CmpMode)(round % CMP_COUNT));
           expect(t, m[1], m[0], sizeof m[0], "compare", -1, type, k);
         }
       }
