@@ -128,7 +128,7 @@ static DType exact_float(DType t) {
   case DT_U8: return DT_F16;
   case DT_BF16:
   case DT_I16: return DT_F32;
-  default: return DTYPE_COUNT;
+  default: return dtype_is_float(t) ? DT_F32 : DTYPE_COUNT;
   }
 }
 

@@ -334,7 +334,8 @@ static DType work_type(Lg *g, StmtOp op, DType t) {
   if (arch_has_dtype(g->p->arch, rule, t)) return t;
   if (is_bits(op)) return dtype_size(t) >= 4 ? t : is_byte(t) ? DT_I16 : DTYPE_COUNT;
   if (as_signed(op, t) != t) return as_signed(op, t);
-  if (t == DT_BF16) return op == OP_SHL || op == OP_SHR ? DTYPE_COUNT : DT_F32;
+  if (t == DT_BF16 || (dtype_is_float(t) && dtype_size(t) == 1))
+    return op == OP_SHL || op == OP_SHR ? DTYPE_COUNT : DT_F32;
   if (float_only) return DTYPE_COUNT;
   if (is_byte(t)) return DT_I16;
   return t == DT_I16 || t == DT_I32 ? t : DTYPE_COUNT;

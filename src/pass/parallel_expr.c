@@ -438,7 +438,7 @@ static DType compare_type(Par *v, const IrExpr *e) {
   DType t = e->arg[0]->type;
   if (t == DT_F16 || t == DT_F32) return t;
   if (t == DT_I8 || t == DT_U8) return DT_F16;
-  if (t == DT_BF16 || t == DT_I16) return DT_F32;
+  if (dtype_is_float(t) || t == DT_I16) return DT_F32;
   if (t != DT_I32 && t != DT_I64) return DT_BOOL;
   bool small = true;
   for (int i = 0; i < 2; i++) {

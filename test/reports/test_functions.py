@@ -26,3 +26,38 @@ def test_functions_of_halves_are_rounded_once(dtype, name, want):
             T.copy(x, O)
 
     assert np.array_equal(tilelang.compile(f, out_idx=-1)(x), want(x.astype(np.float64)).astype(of))
+
+
+@pytest.mark.parametrize("chip", ["910B2", "950"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.filterwarnings("ignore")
+def test_arithmetic_of_8_bit_floats(chip, dtype):
+    """tile-ai/tilelang#2635 and its like: computed in float32, rounded once."""
+    of = getattr(ml_dtypes, dtype)
+    rng = np.random.default_rng(0)
+    a, b = ((rng.integers(-12, 13, (3, 13)) / 4 + d).astype(of) for d in (0, 0.125))
+
+    @T.prim_func
+    def f(A: T.Tensor((3, 13), dtype), B: T.Tensor((3, 13), dtype), C: T.Tensor((3, 13), dtype),
+          D: T.Tensor((3, 13), dtype)):  # fmt: skip
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((3, 13), dtype)
+            b = T.alloc_shared((3, 13), dtype)
+            c = T.alloc_shared((3, 13), dtype)
+            T.copy(A, a)
+            T.copy(B, b)
+            for i, j in T.Parallel(3, 13):
+                c[i, j] = T.if_then_else(a[i, j] < b[i, j], a[i, j] * b[i, j] + 1.5, T.exp(a[i, j]))
+            for i, j in T.Parallel(3, 13):
+                b[i, j] = T.max(T.abs(a[i, j]), b[i, j])
+            T.copy(c, C)
+            T.copy(b, D)
+
+    kernel = tilelang.compile(f, out_idx=[2, 3], chip=chip)
+    c, d = kernel(a, b)
+    assert np.array_equal(d, np.maximum(abs(a), b))
+    inside = [np.asarray(x).astype(np.float32) for x in kernel.interpret(a, b)]
+    assert np.array_equal(c.astype(np.float32), inside[0]) and np.array_equal(d.astype(np.float32), inside[1])
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    sums = (x * y).astype(of).astype(np.float64) + 1.5
+    assert np.array_equal(c, np.where(x < y, sums, np.exp(x)).astype(of))
