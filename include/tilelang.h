@@ -159,6 +159,7 @@ typedef struct {
   const char *constants;  /* "hbm_gbps=1500,flag=10": other values of the chip's timing table (src/arch); NULL: none */
   int long_rows;          /* short and unaligned rows in GM cost no more than long ones */
   int no_latency;         /* transfers through GM take only the time that their bytes need on the way */
+  int64_t blocks;         /* only the first of the launch's blocks; 0: all */
 } TlTime;
 typedef struct {
   double us, mhz;
@@ -182,8 +183,8 @@ TL_API const char *tl_time_text(TlContext *c);
  * busy + idle of a pipe is the time of the kernel. Reasons of idle time: start (no block yet), issue (pipe S had not
  * issued the instruction), flag, cross, barrier (waits in that statement), queue (S: no room), end (no more work).
  * {"kernel","chip","us","cycles","mhz","blocks","instructions","groups","groups_there","gm_read_bytes",
- *  "gm_write_bytes","l2_hit_bytes","l2_miss_bytes","hbm_write_bytes","write_back_bytes","l2_hit","peak_tops",
- *  "peak_gbps",
+ *  "gm_write_bytes","l2_hit_bytes","l2_miss_bytes","hbm_write_bytes","write_back_bytes","l2_hit","launch_us",
+ *  "peak_tops","peak_gbps",
  *  "pipes":[{side,pipe,ratio,busy_us,idle_us:{reason:us}}],
  *  "cores":[{kind,number,blocks,start_us,end_us,busy_us:{pipe:us},idle_us:{pipe:{reason:us}}}],
  *  "statements":[{id,text,file,line,col,side,pipe,count,busy_us,scalar_us,slowed_us,gm_bytes,gm_most,gm_rows,ops,
@@ -195,6 +196,7 @@ TL_API const char *tl_time_text(TlContext *c);
  * HBM takes at some time, write_back_bytes: by the end;
  * ops: multiplications and additions of the cube, one an element of a vector instruction; least_us: they at full rate;
  * peak_tops: that rate on all cores for the statement that computes most; gm_rows: pieces that gm_bytes move in.
+ * launch_us: until the first instruction of a core;
  * slowed_us: part of busy_us that the transfer lost to others on HBM and L2. */
 TL_API const char *tl_time_json(TlContext *c);
 typedef struct {

@@ -191,7 +191,8 @@ int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTi
                        .no_bank_conflicts = o->no_bank_conflicts, .free_flags = o->free_flags,
                        .compute_only = o->compute_only, .copy_only = o->copy_only, .timeline = o->timeline,
                        .max_events = o->max_events, .follow = o->follow ? c->values : NULL,
-                       .constants = o->constants, .long_rows = o->long_rows, .no_latency = o->no_latency};
+                       .constants = o->constants, .long_rows = o->long_rows, .no_latency = o->no_latency,
+                       .blocks = o->blocks};
   SimTime *r = arena_new(&c->scratch, SimTime);
   uint32_t before = c->diags.n_errors;
   bool ok = sim_time(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, r);

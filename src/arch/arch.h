@@ -13,13 +13,15 @@ typedef struct {
 
 /* What things cost: the times of <family>_time.def. Cycles are those of the core clock. */
 typedef struct {
-  /* the launch: before the first core starts; from the first start of one core to that of the next; from one later
-   * block to the next over the chip; from the end of a block on a core to the start of the next one there */
-  double launch_ns, skew_ns, dispatch_ns, block_ns;
+  /* the launch: before the cores start; more of that for each core; in each core, before its first instruction, for
+   * each pair of vector cores or cube core (with its vector cores) that fetch the same code at the same time; from one
+   * later block to the next over the chip; from the end of a block on a core to the start of the next one there */
+  double launch_ns, core_ns, fetch_ns, dispatch_ns, block_ns;
   double hbm_gbps, l2_gbps;       /* all cores together */
   double hbm_piece;               /* bytes that each piece of a 512-byte line costs HBM besides its own */
-  /* L2 is made of parts, each for part_bytes of a tensor; pieces of lines a cycle that one gives to all cores */
-  double part_pieces, part_bytes;
+  /* pieces of lines (whole ones, too) a cycle that L2 gives to all cores that read the same place at the same time; and
+   * to all that read pieces within the same part_bytes of a tensor */
+  double place_pieces, part_pieces, part_bytes;
   double l2_uneven;               /* L2 keeps a line while 1 - l2_uneven to 1 + l2_uneven of its size is brought in */
   double pair_asks;               /* requests of the two vector cores of a pair that read the same: 1 or 2 */
   /* from the end of a DMA's transfer until its bytes count as there; hbm_latency: more, if some came from HBM */
@@ -35,7 +37,8 @@ typedef struct {
   double l0_head, l0a_bus, l0b_bus;
   /* GM to L1 and L1 to L0 at the same time: the share that the write and the read take longer */
   double l1_write_slow, l1_read_slow;
-  double fix_head, fix_bus, fix_l1_elems; /* to GM: bytes a cycle; to L1: elements a cycle */
+  /* to GM: bytes a cycle, and cycles more for each row that is not whole sectors; to L1: elements a cycle */
+  double fix_head, fix_bus, fix_odd, fix_l1_elems;
   double l1_fill_bus;
   double issue, scalar_op, scalar_mem, scalar_gm; /* pipe S: an instruction, an operation, an element of UB, of GM */
   double flag, cross_flag, sync_all;
@@ -78,6 +81,10 @@ const ArchCost *arch_cost(const Arch *a, const char *key); /* NULL: no such key 
 double *arch_time_field(ArchTime *t, const char *name);
 const char *arch_time_name(int i); /* i = 0.., NULL past the end */
 
+/* Until the cores start, for so many; from there to their first instruction, for so many pairs of vector cores or cube
+ * cores (with their vector cores). */
+double arch_launch_ns(const ArchTime *t, int64_t cores);
+double arch_fetch_ns(const ArchTime *t, int64_t pairs);
 /* Cycles of one instruction on its pipe, nothing else in the way. */
 double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k);
 /* Operations a cycle at full rate: multiplications and additions of the cube; elements of the vector unit. */

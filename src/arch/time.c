@@ -68,6 +68,10 @@ double *arch_time_field(ArchTime *t, const char *name) {
   return NULL;
 }
 
+double arch_launch_ns(const ArchTime *t, int64_t cores) { return t->launch_ns + t->core_ns * (double)cores; }
+
+double arch_fetch_ns(const ArchTime *t, int64_t pairs) { return t->fetch_ns * (double)pairs; }
+
 /* Fractals: 16x16x16 of 16 bits, 16x16x32 of 8 bits and 16x16x64 of 4 bits take a cycle,
  * 16x16x8 of 32 bits mmad_f32 cycles. */
 double arch_mmad_cycles(const ArchTime *t, DType type, int64_t m, int64_t n, int64_t k) {

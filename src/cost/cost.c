@@ -229,7 +229,9 @@ bool cost_bound(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const i
   walk_grid(&w, 0, 1);
   double top = 0, mhz = arch->mhz;
   int groups = k->cores == CORES_VECTOR ? arch->aiv : arch->aic;
-  double used = (double)(out->blocks < groups ? max_i64(out->blocks, 1) : groups);
+  int64_t n = out->blocks < groups ? max_i64(out->blocks, 1) : groups;
+  int64_t pairs = k->cores == CORES_VECTOR ? (n + 1) / 2 : n;
+  double used = (double)n;
   double per[2] = {used, used * (k->cores == CORES_MIX ? 2 : 1)};
   for (int side = 0; side < 2; side++)
     for (int p = 0; p < PIPE_COUNT; p++) {
@@ -239,7 +241,7 @@ bool cost_bound(Arena *a, Diags *d, const IrKernel *k, const Arch *arch, const i
   out->gm_bytes = (int64_t)w.gm_bytes;
   out->memory_us = w.gm_bytes / w.t.l2_gbps * 1e-3;
   top = out->memory_us > top ? out->memory_us : top;
-  out->launch_us = w.t.launch_ns * 1e-3;
+  out->launch_us = (arch_launch_ns(&w.t, n) + arch_fetch_ns(&w.t, pairs)) * 1e-3;
   out->us = out->blocks ? out->launch_us + top : 0;
   return true;
 }

@@ -300,16 +300,17 @@ static PyObject *program_time(Program *p, PyObject *args, PyObject *kwargs) {
                           "l2_all_hit", "no_bank_conflicts", "free_flags", "compute_only",
                           "copy_only",  "timeline",          "max_events", "constants",
                           "follow",     "miss_factor",       "long_rows",  "no_latency",
-                          NULL};
+                          "blocks",     NULL};
   PyObject *list;
   TlTime o = {0};
-  long long most = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzpdpp:time", names, &PyList_Type, &list, &o.hbm_factor,
+  long long most = 0, blocks = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzpdppL:time", names, &PyList_Type, &list, &o.hbm_factor,
                                    &o.l2_factor, &o.l2_warm, &o.l2_all_hit, &o.no_bank_conflicts, &o.free_flags,
                                    &o.compute_only, &o.copy_only, &o.timeline, &most, &o.constants, &o.follow,
-                                   &o.miss_factor, &o.long_rows, &o.no_latency))
+                                   &o.miss_factor, &o.long_rows, &o.no_latency, &blocks))
     return NULL;
   o.max_events = most;
+  o.blocks = blocks;
   TlArg *values = read_args(list);
   if (!values) return NULL;
   if (!enter(p)) {

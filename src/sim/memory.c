@@ -8,9 +8,9 @@
  * A transfer moves all its bytes through L2, and what was missing through HBM at the same time; so a hit never takes
  * longer than a miss. A core has so much under way that alone it moves as much as its path takes; when all together ask
  * for more than HBM gives, then than L2 gives, each gets the same share of what it would get alone. Cores that read the
- * same place at the same time ask HBM for it together, and none is done before the first of them has brought it. L2 is
- * made of parts by address; transfers whose rows are pieces of lines and come from one part share the pieces that it
- * gives a cycle, so many cores on one small tensor are slowed down wherever they stand in it.
+ * same place at the same time ask HBM for it together, and none is done before the first of them has brought it; they
+ * share the lines that one place gives a cycle. Transfers whose rows are pieces of lines share what a part of a tensor
+ * gives, so many cores on one small tensor are slowed down wherever they stand in it.
  *
  * Alone, a transfer moves as fast as its path takes it (cap). Those of one channel are slowed down alike: each gets the
  * same share of its cap. So `served` counts the ticks that each has moved as if alone, and one that joins with t such
@@ -187,7 +187,8 @@ void memory_init(Clock *k) {
   m->l2_latency = o->no_latency ? 0 : ticks_of(k->t.l2_latency);
   m->granule = o->long_rows ? 0 : (int64_t)k->t.granule;
   m->whole = part_of(m, 0, LINE);
-  m->part_pieces = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
+  m->gives[SAME_PLACE] = (int64_t)(k->t.place_pieces / TICKS * (double)(1 << RATE_BITS));
+  m->gives[SAME_PART] = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
   m->pair_asks = (int)k->t.pair_asks;
@@ -455,31 +456,35 @@ static inline void settle(Memory *m, Tick now) {
 
 /* The most that a flow can get now. */
 static void set_cap(Memory *m, Flow *f, Tick now) {
-  int64_t most = min_i64(min_i64(f->path_cap, f->alone_cap * f->together), f->part_cap);
+  int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
+  for (int what = 0; what < SAME_COUNT; what++) most = min_i64(most, f->crowd_cap[what]);
   m->stale |= most != f->cap;
   share_cap(&m->channel[f->via], f, most, now);
 }
 
-/* The most that a flow with pieces of that size gets of a part that n ask for. */
-static int64_t part_share(const Memory *m, int64_t piece, int64_t n) { return max_i64(m->part_pieces * piece / n, 1); }
+/* The most that a flow with pieces of that size gets of what n ask for at the same time. */
+static int64_t crowd_share(const Memory *m, Same what, int64_t piece, int64_t n) {
+  return max_i64(m->gives[what] * piece / n, 1);
+}
 
 /* The other vector core of the pair asks for the same, and for both. */
 static bool asked_for(const Memory *m, int32_t number) {
   const Flow *f = &m->flow[number];
   if (f->pair < 0 || f->pair > number || m->pair_asks != 1) return false;
   const Flow *o = &m->flow[f->pair];
-  return o->moves && o->same[SAME_PART].key >= 0 && o->same[SAME_PLACE].key == f->same[SAME_PLACE].key;
+  return o->moves && o->same[SAME_PLACE].key == f->same[SAME_PLACE].key;
 }
 
-/* All flows that read pieces of lines from the same part of L2 share what it gives. */
-static void crowd(Memory *m, int64_t part, Tick now) {
-  int64_t n = 0, piece = 0, most = 0; /* most: for pieces of that size */
-  FOR_SAME(m, i, SAME_PART, part) n += m->flow[i].moves && !asked_for(m, i);
-  FOR_SAME(m, i, SAME_PART, part) {
+/* All flows that read the same as this one share the pieces of lines that it gives a cycle. */
+static void crowd(Memory *m, int32_t number, Same what, Tick now) {
+  int64_t key = m->flow[number].same[what].key, n = 0, piece = 0, most = 0; /* most: for pieces of that size */
+  if (key < 0) return;
+  FOR_SAME(m, i, what, key) n += m->flow[i].moves && !asked_for(m, i);
+  FOR_SAME(m, i, what, key) {
     Flow *o = &m->flow[i];
     if (!o->moves) continue;
-    if (o->piece != piece) most = part_share(m, piece = o->piece, n);
-    o->part_cap = most;
+    if (o->piece != piece) most = crowd_share(m, what, piece = o->piece, n);
+    o->crowd_cap[what] = most;
     set_cap(m, o, now);
   }
 }
@@ -574,12 +579,14 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick 
   f->followers = 0;
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   bool alone = t->write || m->free, pieces = !alone && t->run < LINE && !m->long_rows;
-  f->part_cap = pieces ? part_share(m, f->piece, 1) : INT64_MAX;
+  for (int what = 0; what < SAME_COUNT; what++) f->crowd_cap[what] = INT64_MAX;
+  if (!alone) f->crowd_cap[SAME_PLACE] = crowd_share(m, SAME_PLACE, f->piece, 1);
   bool others = same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | at);
   same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | at / m->part_bytes : -1);
   join(m, number, f->alone_left, now);
   if (others) meet(m, number, now);
-  if (pieces) crowd(m, f->same[SAME_PART].key, now);
+  if (others || f->crowd_cap[SAME_PLACE] < f->cap) crowd(m, number, SAME_PLACE, now);
+  if (pieces) crowd(m, number, SAME_PART, now);
   settle(m, now);
 }
 
@@ -592,8 +599,9 @@ bool memory_step(Clock *k, int channel, int32_t *out) {
   m->stale = true;
   if (f->followers) release(m, number, now);
   f->waits = f->behind >= 0;
+  if (f->together > 1) crowd(m, number, SAME_PLACE, now);
   if (!f->waits) same_remove(m, number, SAME_PLACE);
-  if (f->same[SAME_PART].key >= 0) crowd(m, f->same[SAME_PART].key, now);
+  if (f->same[SAME_PART].key >= 0) crowd(m, number, SAME_PART, now);
   if (!f->waits) same_remove(m, number, SAME_PART);
   settle(m, now);
   return !f->waits;

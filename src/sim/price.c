@@ -159,7 +159,7 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
     miss = a->ub_miss_bus;
     break;
   case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, rows, row); break;
-  default: cycles = (double)(rows * row) / a->fix_bus; break;
+  default: cycles = (double)(rows * row) / a->fix_bus + ((row | t->pitch) % SECTOR ? (double)rows * a->fix_odd : 0);
   }
   t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : a->dma_head);
   t->path = ticks_of(cycles);

@@ -170,12 +170,14 @@ void time_all(Run *r) {
   }
   k->inst = arena_array(k->arena, TimeInst, s->n_ids);
   k->number = arena_array(k->arena, int32_t, s->n_ids);
-  k->n_groups = (int32_t)min_i64(s->blocks, run_chip_cores(s));
+  k->blocks = o.blocks > 0 ? min_i64(s->blocks, o.blocks) : s->blocks;
+  k->n_groups = (int32_t)min_i64(k->blocks, run_chip_cores(s));
   clock_run(k);
   run_collect(r);
   out->ticks = k->end;
   out->us = (double)k->end / TICKS / s->arch->mhz;
-  out->blocks = s->blocks;
+  out->blocks = k->blocks;
+  out->launch = k->launch + k->fetch;
   out->gm_read_bytes = k->m->gm_read;
   out->gm_write_bytes = k->m->gm_write;
   out->l2_hit_bytes = k->mem.hit_bytes;

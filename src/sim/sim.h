@@ -57,6 +57,7 @@ typedef struct {
   bool copy_only;    /* everything else takes no time, but that S issues; with compute_only: what is left is overhead */
   bool no_latency;   /* transfers through GM take only the time that their bytes need on the way */
   bool long_rows;    /* transfers through GM cost no more for short or unaligned rows than for long ones */
+  int64_t blocks;    /* only the first ones; 0: all */
   bool timeline;     /* keep events, at most max_events (0: a million) */
   int64_t max_events;
   const SimValues *follow; /* of a run with the same arguments; NULL: none */
@@ -91,7 +92,7 @@ typedef struct {
 
 /* Times are ticks of 1/256 cycle. */
 typedef struct {
-  int64_t ticks, blocks, instructions;
+  int64_t ticks, launch, blocks, instructions; /* launch: until the first instruction of a core */
   double us, mhz;
   int64_t gm_read_bytes, gm_write_bytes; /* as the instructions ask for them */
   int64_t l2_hit_bytes, l2_miss_bytes;         /* of the reads, in whole sectors of 128 bytes */

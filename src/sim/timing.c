@@ -485,7 +485,7 @@ static void start_block(Clock *k, Group *g, Tick at, int32_t by) {
     core_begin(c, g->block);
     c->steps = t->steps = 0;
     t->may = 1u << PIPE_S;
-    if (!t->blocks++) t->start = at;
+    if (!t->blocks++) t->start = at - k->fetch;
     for (int32_t f = 0; f < t->n_flags; f++) t->flag[f].head = t->flag[f].n = 0;
     for (int32_t f = 0; f < t->n_cross; f++) t->cross[f].head = t->cross[f].n = 0;
     for (int p = 0; p < CORE_PIPES; p++) {
@@ -510,7 +510,7 @@ static void next_block(Clock *k, int32_t number) {
   }
   k->dispatcher = max_i64(k->dispatcher, k->now) + k->dispatch;
   k->end = max_i64(k->end, k->dispatcher);
-  if (k->next_block >= k->sim->blocks) return;
+  if (k->next_block >= k->blocks) return;
   start_block(k, g, k->dispatcher + k->block_gap, by);
   push_event(k, GROUP_START, k->dispatcher + k->block_gap, number);
 }
@@ -643,10 +643,10 @@ static void set_up(Clock *k) {
   k->scalar_op = ticks_of(k->t.scalar_op);
   k->scalar_mem = ticks_of(k->t.scalar_mem);
   k->scalar_gm = ticks_of(k->t.scalar_gm);
-  k->skew = ticks_of_ns(k, k->t.skew_ns);
   k->dispatch = ticks_of_ns(k, k->t.dispatch_ns);
   k->block_gap = ticks_of_ns(k, k->t.block_ns);
-  k->launch = ticks_of_ns(k, k->t.launch_ns);
+  k->launch = ticks_of_ns(k, arch_launch_ns(&k->t, k->m->n_cores));
+  k->fetch = ticks_of_ns(k, arch_fetch_ns(&k->t, s->prog[0].code ? k->n_groups : (k->m->n_cores + 1) / 2));
   k->l1_write_slow = ticks_of(k->t.l1_write_slow);
   k->l1_read_slow = ticks_of(k->t.l1_read_slow);
   k->mmad_tail = k->opt->copy_only ? 0 : ticks_of(k->t.mmad_tail);
@@ -708,10 +708,8 @@ static void clear(Clock *k) {
 static bool launch(Clock *k) {
   k->now = k->dispatcher = k->launch;
   for (int32_t g = 0; g < k->n_groups; g++) {
-    Tick at = k->launch + g * k->skew;
-    start_block(k, &k->group[g], at, -1);
-    push_event(k, GROUP_START, at, g);
-    k->dispatcher = at; /* later blocks come after the first ones */
+    start_block(k, &k->group[g], k->launch + k->fetch, -1);
+    push_event(k, GROUP_START, k->launch + k->fetch, g);
   }
   for (;;) {
     int channel;

@@ -50,7 +50,7 @@ typedef struct {
   int64_t alone_left;  /* ticks that it moves with nobody else, << RATE_BITS */
   int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
   int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
-  int64_t part_cap;    /* cap for all that ask for the same part */
+  int64_t crowd_cap[SAME_COUNT]; /* cap with all that read the same */
   int64_t at;          /* what `served` is when it ends */
   Tick latency;
   struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
@@ -107,7 +107,8 @@ typedef struct {
   Tick hbm_latency, l2_latency;
   int64_t granule;     /* bytes that L2 moves at least for a piece of a line */
   Part whole;          /* a line */
-  int64_t part_pieces, part_bytes; /* pieces a tick, << RATE_BITS, that a part of L2 gives; bytes of a part */
+  int64_t gives[SAME_COUNT]; /* pieces of lines a tick, << RATE_BITS, that a place, a part gives */
+  int64_t part_bytes;
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   int pair_asks;       /* requests of two vector cores of a pair for the same place: 1 or 2 */
   bool all_hit, free, long_rows; /* what-if: every read hits; transfers take no time; rows are long and aligned */
@@ -255,12 +256,12 @@ typedef struct Clock {
   int first;           /* the list whose first comes next, at `next`: NEVER if there is none */
   Tick next;
   uint32_t depth;      /* instructions that a queue holds */
-  int64_t next_block;
+  int64_t next_block, blocks; /* blocks: of the launch */
   Tick dispatcher, now, end;
   Vec(SimTimeEvent) events;
   Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail;
   Tick l1_write_slow, l1_read_slow; /* shares */
-  Tick launch, skew, dispatch, block_gap;
+  Tick launch, fetch, dispatch, block_gap; /* launch: until the cores start; fetch: then until their first block does */
 } Clock;
 
 static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }

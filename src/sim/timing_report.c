@@ -154,7 +154,8 @@ void sim_time_json(Text *t, const IrKernel *k, const Arch *arch, const SimTime *
               (long long)r->l2_hit_bytes, (long long)r->l2_miss_bytes, (long long)r->hbm_write_bytes,
               (long long)r->write_back_bytes,
               l2 ? (double)r->l2_hit_bytes / (double)l2 : 0);
-  text_printf(t, "\"peak_tops\":%.4f,\"peak_gbps\":%.1f,\n", peak_tops(arch, r), arch_time(arch).hbm_gbps);
+  put_us(t, "launch_us", r, r->launch);
+  text_printf(t, ",\"peak_tops\":%.4f,\"peak_gbps\":%.1f,\n", peak_tops(arch, r), arch_time(arch).hbm_gbps);
   text_put(t, "\"pipes\":[");
   put_pipes(t, r, 'v', put_pipes(t, r, 'c', 0));
   text_put(t, "],\n\"cores\":[");

@@ -32,7 +32,7 @@ def up_to(advice):
     return float(advice.split("up to ", 1)[1].split()[0])
 
 
-def rows(width, n=38400):
+def rows(width, n=153600):
     """Rows of 128 bytes, a whole sector, out of rows of `width` numbers."""
 
     @T.prim_func
@@ -167,7 +167,7 @@ def test_short_rows():
     slow, fast = rows(128).profile(), rows(32).profile()
     text = said(slow, "rows of 128 bytes")
     assert line_of(rows, "T.copy(x") in text
-    assert slow.what_if["rows in GM long and aligned"] == pytest.approx(fast.us, rel=0.05) and fast.us < 0.8 * slow.us
+    assert slow.what_if["rows in GM long and aligned"] == pytest.approx(fast.us, rel=0.05) and fast.us < 0.9 * slow.us
     assert not any("use_swizzle" in a for a in slow.advice)  # every byte is read once: no order is better
     assert not any("rows of" in a for a in fast.advice)
 
@@ -178,7 +178,7 @@ def test_single_elements():
     assert at in said(slow, "the scalar unit of the vector cores is busy")
     assert f"{slow.lines[0].file}:{slow.lines[0].line}" == at and slow.lines[0].pipe == "vector s"
     statement, pipe, us, times = slow.critical_path[0]
-    assert slow.place(statement) == at and pipe == "s" and us > 0.8 * slow.us and times == 1
+    assert slow.place(statement) == at and pipe == "s" and us > 0.8 * (slow.us - slow.launch_us) and times == 1
     assert slow.copy_only_us < 1.1 * fast.copy_only_us and slow.compute_only_us > 0.9 * slow.us
     assert sum(s["count"] for s in slow.statements if s["pipe"] == "s" and s["busy_us"]) == 480 * 512
     assert not any("scalar unit" in a for a in fast.advice)
@@ -213,7 +213,7 @@ def test_waiting_for_the_other_side():
     p = handshake().profile()
     text = said(p, "the busiest pipe, waits")
     assert "the other side" in text and line_of(handshake, "T.wait_cross_flag(1)") in text
-    assert sum(us for _, _, us, _ in p.critical_path) > 0.7 * p.us
+    assert sum(us for _, _, us, _ in p.critical_path) > 0.7 * (p.us - p.launch_us)
 
 
 def test_tails_and_tiles():
@@ -272,22 +272,22 @@ def test_nothing_to_do():
 
 def test_launches_have_figures_and_views(tmp_path):
     @T.prim_func
-    def two(x: T.Tensor((768, 512), "float32"), y: T.Tensor((768, 512), "float32")):
-        with T.Kernel(48) as b:
+    def two(x: T.Tensor((7680, 512), "float32"), y: T.Tensor((7680, 512), "float32")):
+        with T.Kernel(480) as b:
             t = T.alloc_ub((16, 512), "float32")
             T.copy(x[b * 16, 0], t)
             T.copy(t, y[b * 16, 0])
         with T.Kernel(4) as b:
             t = T.alloc_ub((64, 512), "float32")
-            for k in T.serial(3):
-                T.copy(y[b * 192 + k * 64, 0], t)
+            for k in T.serial(30):
+                T.copy(y[b * 1920 + k * 64, 0], t)
                 T.tile.exp(t, t)
-                T.copy(t, y[b * 192 + k * 64, 0])
+                T.copy(t, y[b * 1920 + k * 64, 0])
 
     kernel = compiled(two)
     p, bound = kernel.profile(), kernel.cost()
-    assert 2 * 1.8 < bound["us"] <= p.us and bound["blocks"] == 52 and bound["gm_bytes"] == 4 * 768 * 512 * 4
-    assert p.gm_read_bytes == 2 * 768 * 512 * 4 and p.cycles == p[0].cycles + p[1].cycles
+    assert 2 * 1.8 < bound["us"] <= p.us and bound["blocks"] == 484 and bound["gm_bytes"] == 4 * 7680 * 512 * 4
+    assert p.gm_read_bytes == 2 * 7680 * 512 * 4 and p.cycles == p[0].cycles + p[1].cycles
     assert 0 < p.pipe_ratio["vector"] < p[1].pipe_ratio["vector"] and 0 <= p.l2_hit <= 1
     assert p.us == pytest.approx(p[0].us + p[1].us) and len(p.lines) == len(p[0].lines) + len(p[1].lines)
     assert any(a.startswith("two: 44 of 48 cores") for a in p.advice)
@@ -297,3 +297,48 @@ def test_launches_have_figures_and_views(tmp_path):
     assert "2 launches" in open(p.save_html(tmp_path / "t.html")).read()
     with pytest.raises(AttributeError, match="2 launches have no attribute 'roofline'"):
         _ = p.roofline
+
+
+def softmaxes(blocks, rows=16):
+    @T.prim_func
+    def softmaxes(x: T.Tensor((blocks * rows, 1024), "float32"), y: T.Tensor((blocks * rows, 1024), "float32")):
+        with T.Kernel(blocks) as b:
+            t = T.alloc_ub((rows, 1024), "float32")
+            total = T.alloc_ub((rows, 1), "float32")
+            T.copy(x[b * rows, 0], t)
+            T.tile.exp(t, t)
+            T.reduce_sum(t, total, dim=-1)
+            for i, j in T.Parallel(rows, 1024):
+                t[i, j] = t[i, j] / total[i, 0]
+            T.copy(t, y[b * rows, 0])
+
+    return compiled(softmaxes)
+
+
+def test_last_turn_of_blocks():
+    """What an even number of turns would win, by the price of a turn of all cores."""
+    slow, fast = softmaxes(100).profile(), softmaxes(96).profile()
+    price = up_to(said(slow, "100 blocks on 48 cores are 3 waves"))
+    assert 0.85 * price < slow.us - fast.us < 1.15 * price
+    assert not any("waves" in a for a in fast.advice)
+
+
+def turns(blocks, times=40):
+    @T.prim_func
+    def turns(x: T.Tensor((blocks * times * 32, 512), "float32"), y: T.Tensor((blocks * times * 32, 512), "float32")):
+        with T.Kernel(blocks) as b:
+            t = T.alloc_ub((32, 512), "float32")
+            for i in T.serial(times):
+                T.copy(x[(b * times + i) * 32, 0], t)
+                T.copy(t, y[(b * times + i) * 32, 0])
+
+    return compiled(turns)
+
+
+def test_idle_cores():
+    """Copies of 16 cores are not three times as fast on 48: HBM is the same."""
+    slow, fast = turns(16).profile(), turns(48).profile()
+    assert "32 of 48 cores get no block" in said(slow, "get no block")
+    work = fast.us - fast.launch_us  # three times the work
+    assert slow.spread_us() - slow.launch_us * 3 == pytest.approx(work / 3, rel=0.05)
+    assert not any("get no block" in a for a in fast.advice)

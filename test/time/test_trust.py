@@ -12,7 +12,8 @@ from tilelang import _core
 
 # round numbers: at 1800 MHz, 1 GB/s is 1/1.8 bytes a cycle
 ROUND = {
-    "launch_ns": 1000, "skew_ns": 0, "dispatch_ns": 0, "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200,
+    "launch_ns": 1000, "core_ns": 0, "fetch_ns": 0, "fix_odd": 4, "place_pieces": 1000, "dispatch_ns": 0,
+    "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200,
     "part_pieces": 1000, "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64,
     "ub_row": 2, "ub_miss_bus": 32, "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32,
     "out_row": 2, "flag": 8, "issue": 0, "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20,
@@ -359,6 +360,43 @@ def test_pieces_of_one_part_of_l2(mib, parts):
     slow = {"part_pieces": 0.5, "part_bytes": mib << 20}
     n = cycles(p, [(4096, 512)], constants=slow, l2_all_hit=True)
     assert n == pytest.approx(ROUND["dma_head"] + 24 * 128 / 0.5 / parts + ROUND["l2_latency"], rel=0.01)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_lines_of_one_place_of_l2(same):
+    """24 cores read 128 whole lines each: the same ones come so many a cycle, others as fast as their path takes."""
+    p = program(kernel("%A: gm f16[4096, 512]", "%b: 24", "cube", ["%t: l1 f16[128, 256] nz at 0"],
+                       [f"gm_to_l1 %A[{0 if same else '%b * 128'} +: 128, 0 +: 256] -> %t"]))  # fmt: skip
+    n = cycles(p, [(4096, 512)], constants={"place_pieces": 2}, l2_all_hit=True)
+    lines = 24 * 128 / 2 if same else 128 * 512 / ROUND["l1_bus"]
+    assert n == pytest.approx(ROUND["dma_head"] + lines + ROUND["l2_latency"], rel=0.01)
+
+
+@pytest.mark.parametrize("side, blocks, pairs", [("cube", 5, 5), ("vector", 5, 3), ("vector", 48, 24)])
+def test_launch_of_more_cores(side, blocks, pairs):
+    """So much for each core, then for each cube core or pair of vector cores that fetch the same code."""
+    body, allocs = (["add %u, 1 -> %u"], ["%u: ub f32[64] at 0"]) if side == "vector" else (["barrier all"], [])
+    p = program(kernel("", f"%b: {blocks}", side, allocs, body))
+    plain, _ = timed(p, [])
+    later, j = timed(p, [], constants={"core_ns": 100, "fetch_ns": 200})
+    assert later["us"] - plain["us"] == pytest.approx((100 * blocks + 200 * pairs) * 1e-3, abs=0.001)
+    assert j["launch_us"] == pytest.approx((ROUND["launch_ns"] + 100 * blocks + 200 * pairs) * 1e-3, abs=0.001)
+    assert j["cores"][0]["start_us"] == pytest.approx((ROUND["launch_ns"] + 100 * blocks) * 1e-3, abs=0.001)
+
+
+def test_rows_of_the_cube_that_are_not_whole_sectors():
+    allocs = ["%c: l0c f32[64, 64] nz at 0"]
+    p = program(kernel("%C: gm f32[64, 63] out", "%b: 1", "cube", allocs,
+                       ["l0c_to_gm %c[0 +: 64, 0 +: 63] -> %C"]))  # fmt: skip
+    expected = ROUND["fix_head"] + 64 * 63 * 4 / ROUND["fix_bus"] + 64 * ROUND["fix_odd"]
+    assert cycles(p, [(64, 63)]) == pytest.approx(expected, abs=1)
+
+
+def test_only_the_first_blocks():
+    p = program(kernel("", "%b: 100", "vector", ["%u: ub f32[64] at 0"], ["add %u, 1 -> %u"]))
+    whole, turn = timed(p, [])[0], timed(p, [], blocks=48)[0]
+    assert turn["blocks"] == 48 and whole["blocks"] == 100 and turn["us"] < whole["us"]
+    assert timed(p, [], blocks=1000)[0]["us"] == whole["us"]
 
 
 @pytest.mark.parametrize("asks", [1, 2])

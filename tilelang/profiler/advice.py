@@ -48,13 +48,9 @@ def _where(s):
     return f"{s['file']}:{s['line']}"
 
 
-def _launch_us(p):
-    return min((c["start_us"] for c in p.cores if c["blocks"]), default=0.0)
-
-
 def _faster(p, part):
     """What is won if only `part` of the time after the launch is needed: HBM is not faster than it is."""
-    launch = _launch_us(p)
+    launch = p.launch_us
     hbm = p.hbm_moved_bytes / p.peak_gbps * 1e-3
     return p.us - launch - max((p.us - launch) * part, hbm)
 
@@ -63,7 +59,7 @@ def _faster(p, part):
 
 
 def _launch(p):
-    launch = _launch_us(p)
+    launch = p.launch_us
     if launch > 0.2 * p.us:
         yield launch, (
             f"the launch takes {launch:.1f} of {p.us:.1f} us: more work in one launch, or one kernel with what comes"
@@ -73,7 +69,7 @@ def _launch(p):
 
 def _idle_cores(p):
     if p.cores_used < p.cores_there:
-        gain = _faster(p, p.cores_used / p.cores_there)
+        gain = p.us - p.spread_us()
         yield gain, (
             f"{p.cores_there - p.cores_used} of {p.cores_there} cores get no block: {p.blocks} blocks. Smaller tiles"
             f" or a split of the reduction would use them (up to {gain:.1f} us)"
@@ -84,7 +80,7 @@ def _last_wave(p):
     over = p.blocks % p.cores_there
     if p.blocks > p.cores_there and over:
         waves = -(-p.blocks // p.cores_there)
-        gain = _faster(p, p.blocks / p.cores_there / waves)
+        gain = p.us - p.spread_us()
         yield gain, (
             f"{p.blocks} blocks on {p.cores_there} cores are {waves} waves, the last of {over} blocks: up to"
             f" {gain:.1f} us of {p.us:.1f} are its idle cores. Tiles that make a multiple of {p.cores_there} blocks"
@@ -93,7 +89,7 @@ def _last_wave(p):
 
 
 def _block_starts(p):
-    gain = min(p.overhead_us - _launch_us(p), _faster(p, 0.0))
+    gain = min(p.overhead_us - p.launch_us, _faster(p, 0.0))
     if p.blocks > p.cores_there:
         yield gain, (
             f"starting {p.blocks} blocks on {p.cores_there} cores costs up to {gain:.1f} us: {p.cores_there} blocks"

@@ -163,6 +163,8 @@ class Profile:
     hbm_moved_bytes            what went through HBM until the kernel ended; the rest of what was written is in L2 then
     compute_only_us            with all transfers through global memory free
     copy_only_us               with nothing but them
+    launch_us                  until the first instruction of a core: more for more cores, which fetch the same code.
+                               Launches that follow each other closely have less of it
     overhead_us                with neither: launch, starts of blocks, issuing, flags; it is part of both
     overlap                    of what the shorter of the two takes besides overhead_us, 0: nothing, 1: all is hidden
                                behind the other
@@ -182,6 +184,7 @@ class Profile:
         self.gm_read_bytes, self.gm_write_bytes = result["gm_read_bytes"], result["gm_write_bytes"]
         self.l2_hit = result["l2_hit"]
         self.hbm_read_bytes, self.hbm_write_bytes = self._all["l2_miss_bytes"], self._all["hbm_write_bytes"]
+        self.launch_us = self._all["launch_us"]
         self.hbm_moved_bytes = self.hbm_read_bytes + self._all["write_back_bytes"]
         self.blocks, self.instructions = result["blocks"], result["instructions"]
         self.cores_used, self.cores_there = result["cores_used"], result["cores"]
@@ -248,6 +251,18 @@ class Profile:
         if self.spare_lines:
             answers[SPARE] = self._without(self.spare_lines)
         return answers
+
+    def spread_us(self):
+        """Time if the work of this launch were spread evenly over all cores of the chip, as it is: HBM and L2 do not
+        become faster. Blocks in turns: as much longer than their full turns as there are more of them. Fewer blocks
+        than cores: these, with as much less of HBM and L2 for each as there are more cores, and less to do for each."""
+        full = self.blocks // self.cores_there
+        if full:
+            us = self._run(full=False, blocks=full * self.cores_there)[0]["us"]
+            return self.launch_us + (us - self.launch_us) * self.blocks / (full * self.cores_there)
+        part = self.cores_used / self.cores_there
+        us = self._run(full=False, hbm_factor=part, l2_factor=part)[0]["us"]
+        return self.launch_us / part + (us - self.launch_us) * part
 
     @functools.cached_property
     def spare_lines(self):
@@ -440,6 +455,7 @@ class Profile:
             "hbm_moved_bytes": self.hbm_moved_bytes,
             "compute_only_us": self.compute_only_us,
             "copy_only_us": self.copy_only_us,
+            "launch_us": self.launch_us,
             "overhead_us": self.overhead_us,
             "overlap": self.overlap,
             "roofline": self.roofline,

@@ -128,6 +128,97 @@ def add(chip, cores, m, n, length, double, serial=False, conflict_free=False):
     return kernel(params, f"%b: {cores}", chip, "vector", allocs, b), [(total,)] * 3
 
 
+GELU = ["mul %x, %x -> %y", "mul %y, %x -> %y", "mul %y, 0.044715 -> %y", "add %x, %y -> %y",
+        "mul %y, -1.595769 -> %y", "exp %y -> %y", "add %y, 1 -> %y", "div %x, %y -> %y"]  # fmt: skip
+
+
+def gelu(chip, cores, m, n, length):
+    """y = x / (1 + exp(-1.595769 (x + 0.044715 x^3))), f32, two sets of buffers; rows shared out over the cores."""
+    b = Body()
+    b.open("vector")
+    own = -(-m // cores) * n
+    b(f"let %first: i32 = %b * {own}")
+    b(f"let %count: i32 = min({own}, {m * n} - %first)")
+    for s in (0, 1):
+        b(f"set_flag v -> mte2 #{s}")
+        b(f"set_flag mte3 -> v #{s}")
+    b.open(f"for %o in 0..(%count + {2 * length - 1}) // {2 * length}")
+    for s in (0, 1):
+        b(f"let %at{s}: i32 = %o * {2 * length} + {s * length}")
+        b(f"let %n{s}: i32 = min({length}, %count - %at{s})")
+        part = f"[0 +: %n{s}]"
+        b.open(f"if %n{s} > 0")
+        b(f"wait_flag v -> mte2 #{s}")
+        b(f"gm_to_ub %X[%first + %at{s} +: %n{s}] -> %x{s}{part}")
+        b(f"set_flag mte2 -> v #{s}")
+        b(f"wait_flag mte2 -> v #{s}")
+        b(f"wait_flag mte3 -> v #{s}")
+        for op in GELU:
+            b(op.replace("%x", f"%x{s}{part}").replace("%y", f"%y{s}{part}"))
+            b("barrier v")
+        b(f"set_flag v -> mte2 #{s}")
+        b(f"set_flag v -> mte3 #{s}")
+        b(f"wait_flag v -> mte3 #{s}")
+        b(f"ub_to_gm %y{s}{part} -> %Y[%first + %at{s} +: %n{s}]")
+        b(f"set_flag mte3 -> v #{s}")
+        b.close()
+    b.close()
+    for s in (0, 1):
+        b(f"wait_flag v -> mte2 #{s}")
+        b(f"wait_flag mte3 -> v #{s}")
+    b.close()
+    params = [f"%X: gm f32[{m * n}]", f"%Y: gm f32[{m * n}] out"]
+    allocs = [f"%{v}{s}: ub f32[{length}] at {(2 * s + i) * 4 * length}" for s in (0, 1) for i, v in enumerate("xy")]
+    return kernel(params, f"%b: {cores}", chip, "vector", allocs, b), [(m * n,)] * 2
+
+
+def nd_to_nz(chip, row_splits, col_splits, size, height, width):
+    """size x size, f16, row-major to columns of 16 elements, one behind the other; tiles of height x width, two sets of
+    buffers. The rows of tiles are shared out over row_splits, the columns over col_splits; a row of 16 elements of
+    padding between the columns of a tile in UB, so that writes do not meet in a bank."""
+    b = Body()
+    b.open("vector")
+    tiles, own = -(-size // height), size // col_splits // width
+    b(f"let %rs: i32 = %b // {col_splits}")
+    b(f"let %from: i32 = %rs * {tiles // row_splits} + min(%rs, {tiles % row_splits})")
+    b(f"let %n: i32 = {tiles // row_splits} + min(max({tiles % row_splits} - %rs, 0), 1)")
+    for s in (0, 1):
+        b(f"set_flag v -> mte2 #{s}")
+        b(f"set_flag mte3 -> v #{s}")
+    b.open(f"for %i in 0..(%n * {own} + 1) // 2")
+    for s in (0, 1):
+        b(f"let %t{s}: i32 = %i * 2 + {s}")
+        b.open(f"if %t{s} < %n * {own}")
+        b(f"let %r{s}: i32 = (%from + %t{s} // {own}) * {height}")
+        b(f"let %c{s}: i32 = %b % {col_splits} * {size // col_splits} + %t{s} % {own} * {width}")
+        b(f"let %h{s}: i32 = min({height}, {size} - %r{s})")
+        b(f"wait_flag v -> mte2 #{s}")
+        b(f"gm_to_ub %X[%r{s} +: %h{s}, %c{s} +: {width}] -> %x{s}[0 +: %h{s}, 0 +: {width}]")
+        b(f"set_flag mte2 -> v #{s}")
+        b(f"wait_flag mte2 -> v #{s}")
+        b(f"wait_flag mte3 -> v #{s}")
+        b(f"move %x{s}[0 +: %h{s}, 0 +: {width}] -> %y{s}[0 +: %h{s}, 0 +: {width}]")
+        b(f"set_flag v -> mte2 #{s}")
+        b(f"set_flag v -> mte3 #{s}")
+        b(f"wait_flag v -> mte3 #{s}")
+        b(f"ub_to_gm %z{s}[0 +: {width // 16}, 0 +: %h{s} * 16] -> "
+          f"%Z[%c{s} // 16 +: {width // 16}, %r{s} * 16 +: %h{s} * 16]")
+        b(f"set_flag mte3 -> v #{s}")
+        b.close()
+    b.close()
+    for s in (0, 1):
+        b(f"wait_flag v -> mte2 #{s}")
+        b(f"wait_flag mte3 -> v #{s}")
+    b.close()
+    nd, nz = height * width * 2, (height + 1) * width * 2
+    allocs = [f"%x{s}: ub f16[{height}, {width}] at {s * nd}" for s in (0, 1)]
+    allocs += [f"%y{s}: ub f16[{height}, {width}] at {2 * nd + s * nz}" for s in (0, 1)]
+    allocs += [f"%z{s}: ub f16[{width // 16}, {(height + 1) * 16}] at {2 * nd + s * nz}" for s in (0, 1)]
+    shapes = [(size, size), (size // 16, size * 16)]
+    params = [f"%X: gm f16[{size}, {size}]", f"%Z: gm f16[{size // 16}, {size * 16}] out"]
+    return kernel(params, f"%b: {row_splits * col_splits}", chip, "vector", allocs, b), shapes
+
+
 class Gemm:
     """The cube program of one GEMM: A is M x K, B is N x K (trans_b) or K x N.
 
