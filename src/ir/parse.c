@@ -268,11 +268,18 @@ static void enter(Parser *p) {
   }
 }
 
-static IrExpr *read_index(Parser *p) {
+static IrExpr *read_size(Parser *p) {
   IrExpr *e = read_expr(p);
   if (dtype_is_float(e->type))
     fail_as(p, DIAG_BAD_TYPE, "an index of dtype %s; it must be an integer", dtype_info[e->type].name);
   return e;
+}
+
+/* Indices and bounds are i32 or i64: what passes compute with them, as the rest of a tile, would wrap in u8 or u32. */
+static IrExpr *read_index(Parser *p) {
+  IrExpr *e = read_size(p);
+  return e->type == DT_I32 || e->type == DT_I64 || dtype_is_float(e->type)
+             ? e : ir_cast(p->k, e->type == DT_U64 ? DT_I64 : DT_I32, e);
 }
 
 static IrExpr *read_load(Parser *p) {
@@ -504,7 +511,7 @@ static int read_shape(Parser *p, IrExpr **shape) {
   expect(p, "[");
   do {
     if (n == IR_MAX_RANK) fail_as(p, DIAG_LIMIT, "more than %d dimensions", IR_MAX_RANK);
-    shape[n++] = read_index(p);
+    shape[n++] = read_size(p);
   } while (accept(p, ","));
   expect(p, "]");
   return n;
@@ -567,8 +574,7 @@ static IrStmt *read_for(Parser *p, Loc loc) {
     expect(p, ")");
     s->loop.ordered = accept_word(p, "ordered");
   }
-  DType t = ir_common_type(s->loop.lo, s->loop.hi);
-  s->loop.var = declare_var(p, name, t == DT_BOOL ? DT_I32 : t, VAR_LOOP, loc);
+  s->loop.var = declare_var(p, name, ir_common_type(s->loop.lo, s->loop.hi), VAR_LOOP, loc);
   s->loop.var->def = s;
   read_block(p, &s->body);
   return s;
@@ -816,7 +822,7 @@ static void read_grid(Parser *p) {
     Loc loc = here(p);
     const char *name = new_name(p);
     expect(p, ":");
-    IrExpr *e = read_index(p);
+    IrExpr *e = read_size(p);
     vec_push(p->a, &p->k->grid_ext, e);
     vec_push(p->a, &p->k->grid, declare_var(p, name, DT_I32, VAR_GRID, loc));
   }

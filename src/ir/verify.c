@@ -319,9 +319,9 @@ static void check_int(Verifier *v, IrExpr *e, const char *what) {
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */
 
-/* A source op clamps its GM side at the end of the tensor, a load that says its pad also at the start. False after a
- * report. */
-static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
+/* A source op clamps its GM side at the end of the tensor, a load that says its pad also at the start. False after an
+ * error. */
+static bool check_clamped(Verifier *v, const IrRegion *r, int i, bool *warned) {
   if (v->never) return true;
   const IrBuf *b = r->buf;
   IrRange start = ir_range(v->k, r->off[i]), past = ir_range(v->k, ir_binary(v->k, EX_SUB, r->off[i], b->shape[i]));
@@ -339,11 +339,12 @@ static bool check_clamped(Verifier *v, const IrRegion *r, int i) {
     diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
     return false;
   }
-  if (ir_is_int(b->shape[i], 0) || past.lo < 0 || past.lo == INT64_MAX) return true;
+  if (*warned || ir_is_int(b->shape[i], 0) || past.lo < 0 || past.lo == INT64_MAX) return true;
   Diag *g = bad(v, GM_OUTSIDE, "region %s does not touch dimension %d of %%%s, which has %s elements",
                 region_text(v, r), i, b->name, expr_text(v, b->shape[i]));
   diag_fix(v->d, g, "check the offset `%s`", expr_text(v, r->off[i]));
-  return false;
+  *warned = true;
+  return true;
 }
 
 /* Once statements stand on their sides, passes cut tiles to pieces, and an empty piece is only an instruction that does
@@ -352,6 +353,7 @@ static void check_region_bounds(Verifier *v, const IrRegion *r) {
   const IrBuf *b = r->buf;
   bool pieces = v->lowered || v->k->cores != CORES_UNSET;
   bool clamps = b->space == SPACE_GM && !v->lowered && !(ir_is_op(v->at) && op_info[v->at->op].level == 'l');
+  bool warned = false;
   for (int i = 0; i < b->rank; i++) {
     int64_t reach, c;
     if (!pieces && !v->never && is_const(r->ext[i], &c) && c < 1) {
@@ -360,7 +362,7 @@ static void check_region_bounds(Verifier *v, const IrRegion *r) {
       return;
     }
     if (clamps) {
-      if (!check_clamped(v, r, i)) return;
+      if (!check_clamped(v, r, i, &warned)) return;
       continue;
     }
     if (!outside(v, r->off[i], r->ext[i], b->shape[i], &reach)) continue;

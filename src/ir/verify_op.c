@@ -99,6 +99,7 @@ static void check_spaces(Verifier *v, const IrStmt *s) {
     if (ir_wrong_side(v->side, side)) {
       Diag *g = bad(v, SIDE_PIPE, "'%s' uses %%%s in %s, a memory of the %s core, inside `%s`", op->name, b->name,
                     sname(b), side_word(side), this_side(v));
+      if (b->why) diag_other(v->d, g, b->loc, "%%%s: %s", b->name, b->why);
       diag_fix(v->d, g, "move it into the `%s` block", side_word(side));
       return;
     }

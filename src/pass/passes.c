@@ -171,7 +171,7 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
       p->k->chip = p->arch->name;
     }
     if (!ir_verify(p->module, p->diags)) {
-      if (!(by_hand && pass->gives & FACT_SPACES)) /* or the memories do not suit the sides that were written */
+      if (!by_hand || facts & FACT_SIDES) /* or the memories do not suit the sides that were written */
         diag_add(p->diags, DIAG_INTERNAL, p->k->loc, "the IR is not valid after pass '%s'", pass->name);
       return false;
     }

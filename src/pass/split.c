@@ -213,6 +213,18 @@ static void only_first_core(IrKernel *k, IrBlock *b) {
   }
 }
 
+/* What the cube does cannot depend on which vector core asks for it. */
+static bool find_core_number(IrStmt *s, void *user) {
+  PassCtx *p = user;
+  Named n = {p->k->vid, false};
+  ir_stmt_exprs(s, look_for_core, &n);
+  if (!n.found || ir_is_say(s)) return true;
+  Diag *g = diag_add(p->diags, DIAG_RULE_VID_CUBE, s->loc,
+                     "%%%s numbers the vector cores of a block, and the cube takes part in this", n.var->name);
+  diag_fix(p->diags, g, "let each vector core store its part to global memory and the cube load the whole from there");
+  return true;
+}
+
 /* The kernel names its vector cores and does not tell them apart. */
 static void warn_same_work(PassCtx *p, IrStmt *vector) {
   const IrVar *vid = p->k->vid;
@@ -292,6 +304,9 @@ bool pass_split(PassCtx *p) {
   IrStmt *cube = seen & SIDE_CUBE ? first : NULL;
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;
   if (cube) keep_only(p, cube);
+  uint32_t errors = p->diags->n_errors;
+  if (cube && k->vid) ir_walk(&cube->body, find_core_number, p);
+  if (p->diags->n_errors > errors) return false;
   if (vector) keep_only(p, vector);
   if (vector && k->vid) warn_same_work(p, vector);
   if ((handed || (cube && !by_hand)) && vector && !k->vid) {

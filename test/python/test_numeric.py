@@ -623,3 +623,23 @@ def test_a_statement_that_reads_many_elements_is_ordered():
     a = np.arange(n * 64, dtype=np.float32).reshape(n, 64)
     want = a[0] + a[1:].sum(0)[::-1]
     assert (tilelang.compile(main, out_idx=[-1])(a) == want).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "uint32", "int64"])
+def test_bounds_and_rows_from_a_tile_of_any_integers(dtype):
+    @T.prim_func
+    def some_rows(N: T.Tensor((32,), dtype), X: T.Tensor((64, 64), "float32"), Y: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1):
+            n, x = T.alloc_ub((32,), dtype), T.alloc_ub((1, 64), "float32")
+            T.copy(N, n)
+            for i in T.serial(n[0], n[1]):
+                T.copy(X[i * 2, 0], x)
+                T.copy(x, Y[n[i], 0])
+
+    n = np.array([3, 32, *range(7, 37)], dtype)
+    x, want = np.arange(64.0 * 64, dtype=np.float32).reshape(64, 64), np.zeros((64, 64), np.float32)
+    for i in range(3, 32):
+        want[n[i]] = x[i * 2]
+    y = np.zeros((64, 64), np.float32)
+    tilelang.compile(some_rows)(n, x, y)
+    np.testing.assert_array_equal(y, want)
