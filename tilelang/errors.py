@@ -438,6 +438,7 @@ _PYTHON_WORDS = (  # in Python's message -> what to write instead
     ("not subscriptable", "one value has no elements: index the buffer it comes from"),
     ("not support item", "one value has no elements: index the buffer it comes from"),
     ("attribute", "what belongs to a kernel is kept in names of its own, not in its buffers"),
+    ("valid indices", "an array of Python is not on the chip: make it a tensor parameter of the kernel"),
     ("context manager", "with T.Kernel(...) and with T.Scope(...) open blocks"),
     ("", "T.* functions and operators work on it; kernel.interpret(*args) runs the kernel with values of Python"),
 )

@@ -220,3 +220,33 @@ def test_without_checks_the_order_of_the_text_holds_where_flags_leave_it_open():
     with pytest.raises(tilelang.KernelFault) as e:
         checked(x)
     assert {"TL0814", "TL0805"} <= {d.code for d in e.value.errors}
+
+
+@T.macro
+def times_in_row(t, r, s):
+    for j in T.Parallel(16):
+        t[r, j] = t[r, j] * s
+
+
+@T.prim_func
+def indexed_step_by_step(A: T.Tensor((4, 8, 16), "float32"), B: T.Tensor((4, 8, 16), "float32"), n: T.int32):
+    with T.Kernel(4) as bx:
+        a = T.alloc_shared((2, 4, 16), "float32")
+        for k in T.unroll(2):
+            T.copy(A[bx][k * 4 : k * 4 + 4, :], a[k])
+            times_in_row(a[k, :, :], 1, 3.0)
+            T.copy(a[k][...], B[bx][k * 4 : k * 4 + 4])
+        B[bx][-1][3] = a[1][3][3] + a[1, 0][0] + a[1, :, :][0, 0, 1]
+        B[bx, 0][2] = bool(n) + 1
+
+
+def test_an_index_of_an_indexed_tile_is_of_what_is_left():
+    a = np.arange(4 * 8 * 16, dtype="float32").reshape(4, 8, 16)
+    want = a.copy()
+    want[:, [1, 5]] *= 3
+    want[:, 7, 3] += want[:, 4, 0] + want[:, 4, 1]
+    want[:, 0, 2] = 2
+    for run in (indexed_step_by_step, indexed_step_by_step.compiled().interpret):
+        b = np.zeros_like(a)
+        run(a, b, -3)
+        np.testing.assert_array_equal(b, want)

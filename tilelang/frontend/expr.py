@@ -859,6 +859,11 @@ class _Tile:
     def __getattr__(self, name):
         no_attribute(self, name)
 
+    def __setitem__(self, idx, value):
+        from .builder import current
+
+        current("an element store").store(self, idx, value, None)
+
     def __iter__(self):
         fail(1005, f"{describe(self)} cannot be looped over in Python", fix="for i in T.serial(n)")
 
@@ -919,24 +924,21 @@ class Buffer(_Tile):
         offs, exts, points = _split_index(self, idx)
         if all(points):
             return Element(self, tuple(wrap(o, int32) for o in offs))
-        return Region(self, offs, exts)
-
-    def __setitem__(self, idx, value):
-        from .builder import current
-
-        current("an element store").store(self, idx, value, None)
+        return Region(self, offs, exts, points)
 
     def __repr__(self):
         return _value_text(self) or describe(self)
 
 
 class Region(_Tile):
-    """A box of a buffer: per dimension an offset and an extent."""
+    """A box of a buffer: per dimension an offset and an extent. `points`: is it a dimension, of extent 1, that an index
+    and no slice has picked? Further indices pass over those, as in numpy, unless there is one for each dimension."""
 
-    __slots__ = ("buf", "off", "ext")
+    __slots__ = ("buf", "off", "ext", "points")
 
-    def __init__(self, buf, off, ext):
+    def __init__(self, buf, off, ext, points=None):
         self.buf, self.off, self.ext = buf, list(off), list(ext)
+        self.points = points or [False] * len(self.ext)
 
     @property
     def shape(self):
@@ -951,10 +953,15 @@ class Region(_Tile):
         return self.buf
 
     def __getitem__(self, idx):
-        inner = Buffer(self.buf.name, self.ext, self.buf.dtype, self.buf.space)
-        offs, exts, points = _split_index(inner, idx)
-        offs = [as_index(wrap(o) + p) for o, p in zip(self.off, offs)]
-        return Element(self.buf, tuple(wrap(o, int32) for o in offs)) if all(points) else Region(self.buf, offs, exts)
+        every = len(idx if isinstance(idx, tuple) else (idx,)) == len(self.ext)
+        open_dims = [d for d, p in enumerate(self.points) if every or not p]
+        inner = Buffer(self.buf.name, [self.ext[d] for d in open_dims], self.buf.dtype, self.buf.space)
+        offs, exts, points = list(self.off), list(self.ext), list(self.points)
+        for d, off, exts[d], points[d] in zip(open_dims, *_split_index(inner, idx)):
+            offs[d] = as_index(wrap(offs[d]) + off)
+        if all(points):
+            return Element(self.buf, tuple(wrap(o, int32) for o in offs))
+        return Region(self.buf, offs, exts, points)
 
     def __repr__(self):
         return _value_text(self) or describe(self)

@@ -36,6 +36,7 @@ from .returns import Call
 from .returns import same as _same
 
 _ABSENT = object()
+_TILES = (Buffer, Region)
 _MAX_INLINE = 6  # operators of a pure expression that a name may stand for before it becomes a `let`
 
 
@@ -381,8 +382,12 @@ class Frame:
                 1007,
                 f"'{n}' changes from one run of this loop to the next, "
                 f"but the loop runs on the chip and '{n}' is a Python name",
-                fix=f"make it a variable of the chip: {n} = T.alloc_var('int32', init=...) (any dtype); "
-                "or unroll the loop with T.unroll",
+                fix=(
+                    f"tiles that take turns are one with a dimension for the turn, {n}[k % 2, :]"
+                    if isinstance(after, _TILES)
+                    else f"make it a variable of the chip: {n} = T.alloc_var('int32', init=...) (any dtype)"
+                )
+                + "; or unroll the loop with T.unroll",
                 at=h.at,
             )
         out = []
@@ -551,7 +556,16 @@ class Frame:
 
     def ifexp(self, test, a, b):
         if isinstance(test, Expr) and test.op != "const":
-            return select(test, a(), b())
+            a, b = a(), b()
+            tile = a if isinstance(a, _TILES) else b
+            if isinstance(tile, _TILES):
+                fail(
+                    1004,
+                    f"{describe(tile)} or something else, as the chip decides: there is no such value",
+                    fix="copy the one that is wanted: `if c: T.copy(a, t)`, `else: T.copy(b, t)`; or work in both "
+                    "branches",
+                )
+            return select(test, a, b)
         return a() if (test.args[0] if isinstance(test, Expr) else test) else b()
 
 
@@ -588,7 +602,9 @@ def _largest(fn, op):
 def _converted(fn, dtype):
     def function(*values, **named):
         one = values[0] if len(values) == 1 else None
-        return cast(one, dtype) if isinstance(one, Expr) and one.op != "const" else fn(*values, **named)
+        if not isinstance(one, Expr) or one.op == "const":
+            return fn(*values, **named)
+        return to_bool(one) if fn is bool else cast(one, dtype)
 
     return function
 
@@ -612,6 +628,7 @@ ON_CHIP = {
     min: _largest(min, "min"),
     int: _converted(int, int32),
     float: _converted(float, float32),
+    bool: _converted(bool, bool_),
     divmod: _division,
     **{f: _of_items(f) for f in (enumerate, zip, reversed, list, tuple, set, sorted, sum, any, all, map, filter, iter)},
 }
