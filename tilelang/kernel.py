@@ -41,6 +41,7 @@ from .tensors import (
     packed,
     stored,
     view,
+    warn_of_gradient,
     what,
 )
 
@@ -579,6 +580,7 @@ class Kernel(Debugging):
             if p.dtype == "int4":
                 v = four_bits(v, self._who(i), i in self.written or p.role == "out" or self.device != "sim")
             views[i] = v
+            warn_of_gradient(obj, self._who(i))
             check(v, self._who(i), p.dtype, None if self.loose else len(p.shape), cards=self.device != "sim")
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(

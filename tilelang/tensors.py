@@ -4,7 +4,9 @@
 stays alive with the view.
 """
 
-from .errors import ArgumentError, counted
+import sys
+
+from .errors import ArgumentError, counted, warn
 from .language.dtypes import IR_NAME, DType, numpy_dtype
 
 
@@ -156,6 +158,16 @@ def check(v, who, dtype, rank, cards=False):
         raise ArgumentError(
             f"{who} has {counted(len(v.shape), 'dimension')}, shape {v.shape}, wanted {rank}",
             f"give it {rank} dimensions: x.reshape(...)",
+        )
+
+
+def warn_of_gradient(obj, who):
+    """A kernel is no operation of autograd: where that would follow the tensor, the way ends here."""
+    if getattr(obj, "requires_grad", False) is True and sys.modules["torch"].is_grad_enabled():
+        warn(
+            f"{who} requires a gradient, and none goes through a kernel: the results do not depend on it for autograd",
+            1031,
+            fix="call it under torch.no_grad(), or from a torch.autograd.Function whose backward is a kernel, too",
         )
 
 

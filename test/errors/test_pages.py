@@ -35,6 +35,8 @@ def programs(path):
 
 def run_python(text, name, tmp_path, monkeypatch):
     """(codes of errors, codes of warnings, codes of notes) of a program."""
+    if "import torch" in text:
+        pytest.importorskip("torch")
     text = PRELUDE + text
     monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(True), name))
     monkeypatch.chdir(tmp_path)
