@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { PARTS = 8, MAX_GRID = 3 };
+enum { PARTS = 8, MAX_SPLIT = 6 }; /* parts of an axis; loops within each other that are walked in three parts */
 
 typedef struct {
   const IrKernel *k;
@@ -22,7 +22,7 @@ typedef struct {
   bool *steers;                  /* by variable id: a condition, an extent or a loop depends on it */
   double (*cycles)[PIPE_COUNT];  /* by side */
   double gm_bytes;
-  int side;
+  int side, split; /* loops under way that are walked in parts */
 } Walk;
 
 /* ---- intervals ------------------------------------------------------------------------------------------------ */
@@ -127,11 +127,14 @@ static void walk_loop(Walk *w, const IrStmt *s, double n) {
   if (hi.lo <= lo.hi) return;
   int64_t trips = clamp(((__int128)hi.lo - lo.hi + step.lo - 1) / step.lo), last = lo.hi + (trips - 1) * step.lo;
   bool exact = lo.lo == lo.hi && hi.lo == hi.hi;
-  if (!w->steers[s->loop.var->id] || !exact || trips < 3) {
+  bool parts = w->split < MAX_SPLIT && exact && w->steers[s->loop.var->id];
+  w->split += parts;
+  if (!parts || trips < 3) {
     *v = (IrRange){lo.lo, max_i64(hi.hi - 1, lo.lo)};
-    if (exact && trips < 3)
+    if (parts)
       for (int64_t i = 0, x; i < trips; i++) x = lo.lo + i * step.lo, *v = (IrRange){x, x}, walk(w, &s->body, n);
     else walk(w, &s->body, n * (double)trips);
+    w->split -= parts;
     return;
   }
   *v = (IrRange){lo.lo, lo.lo};
@@ -140,6 +143,7 @@ static void walk_loop(Walk *w, const IrStmt *s, double n) {
   walk(w, &s->body, n * (double)(trips - 2));
   *v = (IrRange){last, last};
   walk(w, &s->body, n);
+  w->split--;
 }
 
 static void walk_stmt(Walk *w, const IrStmt *s, double n) {

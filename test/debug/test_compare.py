@@ -251,3 +251,25 @@ def test_a_pass_that_changes_the_numbers(stage):
 
 def test_lowered_text_is_what_runs():
     assert "lowered(" in lowered(gemm().ir()).text()
+
+
+def test_infinity_is_near_to_itself_only():
+    """A reference of infinity has no tolerance around it."""
+    k = copied()
+    x = np.ones(64, np.float32)
+    for value in (1.0, -np.inf, np.inf):
+        x[3], want = value, np.full(64, 1.0, np.float32)
+        want[3] = np.inf
+        found = k.compare(x, ref=want)
+        assert found[0].count == (value != np.inf)
+
+
+def copied():
+    @T.prim_func
+    def f(X: T.Tensor((64,), "float32"), Y: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            x = T.alloc_shared((64,), "float32")
+            T.copy(X, x)
+            T.copy(x, Y)
+
+    return tilelang.compile(f, out_idx=[1])

@@ -103,3 +103,18 @@ def test_files_that_cannot_be_reduced_or_written(tmp_path, capfd):
     out = tmp_path / "no" / "small.tl"
     assert main([str(tmp_path / "k.tl"), "--test", "true", "-o", str(out)]) == 2
     assert "small.tl cannot be written: No such file" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        ("{ foo }", "lines of their own"),
+        ("{\n  if true {\n    foo\n", "lines of their own"),
+        ("{\n  }\n  foo\n}", "do not match"),
+    ],
+)
+def test_text_whose_braces_are_elsewhere(tmp_path, capfd, body, says):
+    path = tmp_path / "k.tl"
+    path.write_text(f"tl 1\nkernel @k(%A: gm f32[64]) grid(%bx: 1) {body}\n")
+    assert main([str(path), "--test", "true"]) == 2
+    assert "cannot be taken apart" in (err := capfd.readouterr().err) and says in err

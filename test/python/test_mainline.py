@@ -410,3 +410,40 @@ def test_where_panels_have_no_effect():
         def f(X: T.Tensor((4, 4), "float32")):
             with T.Kernel(4, 4) as (bx, by):
                 T.use_swizzle(0)
+
+
+def test_a_tuned_kernel_that_writes_to_its_inputs():
+    """Each configuration and the reference start from the same inputs."""
+
+    @tilelang.autotune(configs=[{"rows": 8}, (16,)], ref_prog=lambda x: x + 1)
+    @tilelang.jit(out_idx=[-1])
+    def more(rows):
+        @T.prim_func
+        def f(X: T.Tensor((32, 64), "float32"), Y: T.Tensor((32, 64), "float32")):
+            with T.Kernel(32 // rows) as bx:
+                x = T.alloc_shared((rows, 64), "float32")
+                T.copy(X[bx * rows, 0], x)
+                for i, j in T.Parallel(rows, 64):
+                    x[i, j] += 1
+                T.copy(x, X[bx * rows, 0])
+                T.copy(x, Y[bx * rows, 0])
+
+        return f
+
+    assert ["reason" in t for t in more().get_tuner_result()["tried"]] == [False, False]
+    with pytest.raises(tilelang.ArgumentError, match="has 2 values, 'more' 1 arguments left"):
+        tilelang.autotune(configs=[(8, 16)])(more.jit)()
+
+
+@pytest.mark.parametrize(
+    "got, want, says",
+    [
+        (1, (1,), None), ((1, 2), [1, 2], None), ([1, 2, 3], [[1, 2, 3]], "3 results, the reference has 1"),
+        ((1, 2), 1, "2 results, the reference has 1"), (None, 1, "the kernel returns nothing"), (2, 1, "by 1 at most"),
+    ],
+)  # fmt: skip
+def test_results_are_as_many_as_the_references(got, want, says):
+    from tilelang.profiler.bench import agree
+
+    found = agree(got, want, 0, 0)
+    assert says in found if says else found is None

@@ -70,7 +70,16 @@ class AutoTuner:
         names = list(self.signature.parameters)
         out = []
         for c in found:
-            c = dict(c) if isinstance(c, dict) else dict(zip([n for n in names if n not in kwargs][len(args) :], c))
+            if not isinstance(c, dict):
+                free = [n for n in names if n not in kwargs][len(args) :]
+                if len(c) > len(free):
+                    raise ArgumentError(
+                        f"autotune: the configuration {c!r} has {len(c)} values, '{self.jit.__name__}' {len(free)} "
+                        "arguments left",
+                        "a value for each argument, or {argument: value}",
+                    )
+                c = zip(free, c)
+            c = dict(c)
             unknown = [n for n in c if n not in names]
             if unknown:
                 raise ArgumentError(
@@ -183,11 +192,12 @@ class Reference:
             params = [kernel.params[i] for i in kernel.inputs]
             self.inputs = list(supply(params)) if supply else make_inputs(kernel, o["supply_type"])
             self.wanted = None
-        got = kernel(*self.inputs)
+        got = kernel(*self.copies())
         if o["ref_prog"] is not None and not o["skip_check"]:
             if self.wanted is None:
                 made = []
-                self.latency = do_bench(lambda: made.append(o["ref_prog"](*self.inputs)), warmup=0, rep=0)
+                given = self.copies()
+                self.latency = do_bench(lambda: made.append(o["ref_prog"](*given)), warmup=0, rep=0)
                 self.wanted = made[0]
             if o["manual_check_prog"]:
                 o["manual_check_prog"](self.inputs, self.wanted)
@@ -195,8 +205,13 @@ class Reference:
             if found:
                 raise AssertionError(found)
         if kernel.device == "sim":
-            return kernel.profile(*self.inputs).us * 1e-3, "simulated chip"
-        return do_bench(lambda: kernel(*self.inputs), warmup=0, rep=0), "host"
+            return kernel.profile(*self.copies()).us * 1e-3, "simulated chip"
+        given = self.copies()
+        return do_bench(lambda: kernel(*given), warmup=0, rep=0), "host"
+
+    def copies(self):
+        """The inputs, for one that may write to them."""
+        return [_copied(v) if is_tensor(v) else v for v in self.inputs]
 
 
 def _options(*, supply_type=TensorSupplyType.Auto, ref_prog=None, supply_prog=None, rtol=1e-2, atol=1e-2,

@@ -217,7 +217,7 @@ class Difference:
 
     def close(self, a, b):
         with np.errstate(all="ignore"):
-            near = np.abs(a - b) <= self.atol + self.rtol * np.abs(b)
+            near = np.isfinite(b) & (np.abs(a - b) <= self.atol + self.rtol * np.abs(b))
         return near | (a == b) | (np.isnan(a) & np.isnan(b))
 
     def number(self, values):

@@ -24,6 +24,8 @@ class Tree:
     def __init__(self, text):
         lines = [x for x in text.split("\n") if x.strip()]
         first = next(i for i, x in enumerate(lines) if x.lstrip().startswith("kernel "))
+        if not lines[first].rstrip().endswith("{") or lines[-1].strip()[:1] != "}":
+            raise ValueError("statements and braces do not stand on lines of their own, as `tlc fmt` puts them")
         self.head, self.end = lines[: first + 1], lines[-1]
         self.body, rest = self.read(lines[first + 1 : -1])
         if rest:
@@ -36,17 +38,22 @@ class Tree:
             if line.lstrip().startswith("}"):
                 return out, [line, *lines]
             if BLOCK.match(line):
-                body, lines = self.read(lines)
-                tail, lines = lines[0], lines[1:]
+                body, tail, lines = self.block(lines)
                 if "else" in tail:
-                    other, lines = self.read(lines)
-                    out.append((line, body, (tail, other, lines[0])))
-                    lines = lines[1:]
+                    other, end, lines = self.block(lines)
+                    out.append((line, body, (tail, other, end)))
                 else:
                     out.append((line, body, tail))
             else:
                 out.append((line, None, None))
         return out, []
+
+    def block(self, lines):
+        """What stands up to a closing brace, the line of the brace, the lines behind it."""
+        body, lines = self.read(lines)
+        if not lines:
+            raise ValueError("braces do not match")
+        return body, lines[0], lines[1:]
 
     @staticmethod
     def lines(body):
@@ -277,7 +284,11 @@ def main(argv):
     if not fails(text):
         sys.stderr.write(f"{o.file} does not fail\n")
         return 2
-    small = reduce(text, fails)
+    try:
+        small = reduce(text, fails)
+    except ValueError as e:
+        sys.stderr.write(f"{o.file} cannot be taken apart: {e}\n")
+        return 2
     if o.out:
         try:
             with open(o.out, "w", encoding="utf-8") as f:

@@ -143,11 +143,17 @@ def make_inputs(kernel, supply=TensorSupplyType.Auto, kind=None):
 
 
 def agree(got, want, rtol, atol, max_mismatched_ratio=0.01):
-    """None if two results agree, else what differs."""
+    """None if two results agree, else what differs. Each is a tensor, or a list or tuple of tensors."""
     import numpy
 
-    pairs = zip(got, want) if isinstance(got, (list, tuple)) else [(got, want)]
-    for k, (a, b) in enumerate(pairs):
+    several = isinstance(got, (list, tuple))
+    got = list(got) if several else [got]
+    want = list(want) if isinstance(want, (list, tuple)) and (several or len(want) == 1) else [want]
+    if len(got) != len(want):
+        return f"there are {len(got)} results, the reference has {len(want)}"
+    for k, (a, b) in enumerate(zip(got, want)):
+        if a is None or b is None:
+            return f"{'the kernel' if a is None else 'the reference'} returns nothing: out_idx says which parameters do"
         a, b = (numpy.asarray(_plain(t), dtype="float64") for t in (a, b))
         if a.shape != b.shape:
             return f"result {k} has shape {a.shape}, the reference {b.shape}"
