@@ -111,3 +111,14 @@ def test_output_that_is_lost(run, tlc_path, tmp_path, args):
                 preexec_fn=(lambda: os.close(1)) if close else None,
             )
         assert p.returncode == 2 and b"cannot write the standard output" in p.stderr
+
+
+def test_cost_of_many_loops_in_each_other(run, tmp_path):
+    """A condition on all of 26 indices: the loops are walked in parts, but not all of them."""
+    loops = [f"for %i{n} in 0..4 {{" for n in range(26)]
+    total = " + ".join(f"%i{n}" for n in range(26))
+    body = [*loops, f"if {total} == 3 {{", "fill 1.0 -> %a", "}", *("}" for _ in loops)]
+    head = 'tl 1\nkernel @k() grid(%b: 1) lowered("910B2", vector) {\nalloc %a: ub f32[64] at 0\nvector {\n'
+    (tmp_path / "deep.tl").write_text(head + "\n".join(body) + "\n}\n}\n")
+    status, out, _ = run("cost", "deep.tl")
+    assert status == 0 and out.startswith("at least ")
