@@ -49,6 +49,7 @@ typedef struct {
   int64_t temp_bytes; /* allocated by the statement at hand */
   bool unsized;       /* a temporary of unknown size was needed */
   int choosing;       /* depth of selects around the expression at hand: what they leave out may lie outside */
+  int rounding;       /* depth of roundings to whole numbers around it: a quotient must not be an ulp off */
   int *n_names;       /* counts the names of temporaries over the kernel */
 } Par;
 

@@ -260,12 +260,20 @@ static Val with_scalar_first(Par *v, ExprOp op, IrExpr *s, Val b, DType t, const
   return emit_binary(v, vector_op(op), b, scalar_val(s), t, dst); /* the others commute */
 }
 
+/* A power of two; the quotient by another number is its product with the reciprocal, which may be an ulp off. */
+static bool exact_reciprocal(const IrExpr *e) {
+  int exponent;
+  return e->op == EX_FLOAT && fabs(frexp(e->f, &exponent)) == 0.5;
+}
+
 static Val eval_arith(Par *v, IrExpr *e, const IrRegion *dst) {
   IrExpr *l = e->arg[0], *r = e->arg[1];
   Val a = par_eval(v, l, dst && !par_reads_buf(r, dst->buf) ? dst : NULL);
   bool dst_free = dst && (a.scalar ? !par_reads_buf(a.scalar, dst->buf) : ir_root(a.r.buf) != ir_root(dst->buf));
   Val b = par_eval(v, r, dst_free ? dst : NULL);
   if (a.scalar) return with_scalar_first(v, e->op, a.scalar, b, e->type, dst);
+  if (b.scalar && e->op == EX_DIV && v->rounding && !exact_reciprocal(b.scalar))
+    b = par_filled(v, b.scalar, e->type, a.span);
   return emit_binary(v, vector_op(e->op), a, b, e->type, dst);
 }
 
@@ -313,7 +321,9 @@ static Val eval_rounding(Par *v, IrExpr *e, const IrRegion *dst) {
   IrExpr *x = e->arg[0];
   if (!dtype_is_float(x->type)) return par_eval(v, x, dst);
   CastMode mode = e->op == EX_FLOOR ? CAST_FLOOR : e->op == EX_CEIL ? CAST_CEIL : CAST_RINT;
+  v->rounding++;
   Val a = par_eval(v, ir_cast(v->k, DT_F32, x), NULL);
+  v->rounding--;
   a = emit_cast(v, a, DT_F32, mode, e->type == DT_F32 ? dst : NULL);
   return e->type == DT_F32 ? a : emit_cast(v, a, e->type, CAST_NONE, dst);
 }
@@ -724,8 +734,10 @@ static Val eval_cast(Par *v, IrExpr *e, const IrRegion *dst) {
     return par_eval(v, ir_cast(v->k, e->type, ir_cast(v->k, DT_I32, x)), dst);
   IrExpr *other = low_bits(v, e, &x);
   if (other) return par_eval(v, other, dst);
-  Val a = par_eval(v, x, NULL);
   bool trunc = dtype_is_float(x->type) && !dtype_is_float(e->type);
+  v->rounding += trunc;
+  Val a = par_eval(v, x, NULL);
+  v->rounding -= trunc;
   return emit_cast(v, a, e->type, trunc ? CAST_TRUNC : CAST_NONE, dst);
 }
 
@@ -791,8 +803,10 @@ static Val eval_tile(Par *v, IrExpr *e, const IrRegion *dst) {
   case EX_CEIL:
   case EX_ROUND: return eval_rounding(v, e, dst);
   case EX_FDIV:
-    if (dtype_is_float(e->type))
-      return par_eval(v, ir_unary(v->k, EX_FLOOR, ir_binary(v->k, EX_DIV, e->arg[0], e->arg[1])), dst);
+    if (dtype_is_float(e->type)) { /* in f32: a quotient rounded up to a whole number has no floor any more */
+      IrExpr *q = ir_binary(v->k, EX_DIV, ir_cast(v->k, DT_F32, e->arg[0]), ir_cast(v->k, DT_F32, e->arg[1]));
+      return par_eval(v, ir_cast(v->k, e->type, ir_unary(v->k, EX_FLOOR, q)), dst);
+    }
     return eval_int_division(v, e, dst);
   case EX_MOD: return eval_int_division(v, e, dst);
   case EX_SHL:

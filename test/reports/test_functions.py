@@ -61,3 +61,34 @@ def test_arithmetic_of_8_bit_floats(chip, dtype):
     x, y = a.astype(np.float64), b.astype(np.float64)
     sums = (x * y).astype(of).astype(np.float64) + 1.5
     assert np.array_equal(c, np.where(x < y, sums, np.exp(x)).astype(of))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_quotient_that_is_rounded_to_a_whole_number_is_not_an_ulp_off(dtype):
+    """41 // 41 is 1, and so is the whole part of 41 / 41; the product with the reciprocal is less."""
+    of = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)
+
+    @T.prim_func
+    def f(A: T.Tensor((64,), dtype), S: T.Tensor((1,), dtype), O: T.Tensor((4, 64), dtype)):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((64,), dtype)
+            s = T.alloc_shared((1,), dtype)
+            o = T.alloc_shared((4, 64), dtype)
+            T.copy(A, a)
+            T.copy(S, s)
+            for i in T.Parallel(64):
+                o[0, i] = a[i] // 41.0
+            for i in T.Parallel(64):
+                o[1, i] = a[i] // s[0]
+            for i in T.Parallel(64):
+                o[2, i] = T.floor(a[i] / 41.0)
+            for i in T.Parallel(64):
+                o[3, i] = T.cast(T.cast(a[i] / s[0], "int32"), dtype)
+            T.copy(o, O)
+
+    a = (np.arange(64) * 41).astype(of)
+    got = tilelang.compile(f, out_idx=-1)(a, np.array([41]).astype(of)).astype(np.float64)
+    exact = a.astype(np.float64) / 41
+    assert np.array_equal(got[0], np.floor(exact).astype(of)) and np.array_equal(got[1], got[0])
+    once = np.floor(exact.astype(of).astype(np.float64))  # what is rounded to the dtype first
+    assert np.array_equal(got[2], once) and np.array_equal(got[3], once)
