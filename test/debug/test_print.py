@@ -324,3 +324,26 @@ def with_prints(text, data):
         elif parallel is None and names and " -> " in word and shapes:
             out.append(f'print "%t", %{names[len(out) % len(names)]}{at}')
     return "\n".join(out)
+
+
+@T.prim_func
+def raises(X: T.Tensor((64,), "float32"), n: T.int32):
+    with T.Kernel(2) as bx:
+        if n > 3:
+            raise ValueError("n is too large")
+        for i in T.serial(4):
+            if n + i > 5:
+                raise IndexError
+        X[bx] = 1.0
+
+
+def test_a_raise_where_the_chip_decides_is_an_assertion():
+    x = np.zeros(64, "float32")
+    raises(x, 1)
+    assert x[:3].tolist() == [1, 1, 0]
+    with pytest.raises(tilelang.KernelFault, match=r"TL0817: ValueError: n is too large \(block"):
+        raises(x, 4)
+    with pytest.raises(tilelang.KernelFault, match=r"TL0817: IndexError \(block"):
+        raises(x, 3)
+    with pytest.raises(ValueError, match="n is too large"):  # in Python it is what it is
+        raises.compiled().interpret(x, 4)

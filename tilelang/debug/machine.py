@@ -543,7 +543,8 @@ class Lane:
     def on_assert(self, s):
         if not self.value(s.cond):
             text = say(self, s.text, s.args)
-            raise self.fault(817, f"`{show(s.cond)}` does not hold{': ' * bool(text)}{text}")
+            cond = "" if s.cond.op == "const" else f"`{show(s.cond)}` does not hold{': ' * bool(text)}"
+            raise self.fault(817, cond + text)
 
     def on_sync_all(self, s):
         self.syncs += 1

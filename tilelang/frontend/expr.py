@@ -864,6 +864,9 @@ class _Tile:
 
         current("an element store").store(self, idx, value, None)
 
+    def __delitem__(self, idx):
+        fail(1005, f"elements of {describe(self)} cannot be deleted", fix="slice what is wanted: x[0:n]")
+
     def __iter__(self):
         fail(1005, f"{describe(self)} cannot be looped over in Python", fix="for i in T.serial(n)")
 

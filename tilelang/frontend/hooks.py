@@ -507,6 +507,19 @@ class Frame:
         b.returns.leave(self.call, value)
         return False
 
+    def raise_(self, error):
+        """Is a `raise` Python's? Where the chip decides, it is an assertion that fails."""
+        b = active()
+        if b is None or self.call is None or b.running or not b.returns.path(self.call):
+            return True
+        from ..language.debug import device_assert
+
+        error = error()
+        name = (error if isinstance(error, type) else type(error)).__name__
+        said = "" if isinstance(error, type) else str(error)
+        device_assert(False, f"{name}: {said}" if said else name)
+        return False
+
     def with_(self, obj, names):
         if hasattr(obj, "tl_names"):
             obj.tl_names = names

@@ -519,6 +519,10 @@ class Rewriter(ast.NodeTransformer):
         result = ast.Attribute(_name(FRAME), "result", ast.Load())
         return ast.If(_call("ret", value), [ast.Return(result)], [])
 
+    def visit_Raise(self, node):
+        self.generic_visit(node)
+        return ast.If(_call("raise_", _lambda(node.exc)), [node], []) if node.exc is not None else node
+
     def visit_With(self, node):
         for item in node.items:
             spec = _spec(item.optional_vars) if item.optional_vars is not None else None
