@@ -272,7 +272,7 @@ static IrExpr *read_size(Parser *p) {
   IrExpr *e = read_expr(p);
   if (dtype_is_float(e->type))
     fail_as(p, DIAG_BAD_TYPE, "an index of dtype %s; it must be an integer", dtype_info[e->type].name);
-  return e;
+  return e->op == EX_INT && e->type == DT_BOOL ? ir_i32(p->k, e->i) : e;
 }
 
 /* Indices and bounds are i32 or i64: what passes compute with them, as the rest of a tile, would wrap in u8 or u32. */

@@ -839,8 +839,26 @@ void lg_copy(Lg *g, const Nest *from_n, Opd src, Opd dst) {
   lg_finish(g, &n, &arg[1], &f);
 }
 
+/* Rows of a width that only the run knows would start anywhere in a run. */
+static bool cannot_close_up(Lg *g, const Nest *n, const Opd *o) {
+  bool rows = false, open = false;
+  for (int d = 0; d < n->n; d++) {
+    open |= rows && !ir_is_const(n->ext[d]);
+    rows |= !ir_is_int(n->ext[d], 1);
+  }
+  if (!open) return false;
+  const Diag *last = g->p->diags->list.len ? &g->p->diags->list.data[g->p->diags->list.len - 1] : NULL;
+  if (!last || last->code != DIAG_LEG_FORM || last->loc.line != g->loc.line || last->loc.col != g->loc.col) {
+    Diag *d = diag_add(g->p->diags, DIAG_LEG_FORM, g->loc,
+                       "'%s' works on one run of elements, and the rows of %%%s%s have a width that only the run knows",
+                       op_info[g->s->op].name, o->r.buf->name, lg_shape(g, &o->r));
+    diag_fix(g->p->diags, d, "give it whole rows, of a constant width: what is behind their valid part can be filled");
+  }
+  return g->failed = true;
+}
+
 Opd lg_dense(Lg *g, const Nest *from_n, Opd o) {
-  if (lg_is_dense(g, from_n, &o)) return o;
+  if (lg_is_dense(g, from_n, &o) || cannot_close_up(g, from_n, &o)) return o;
   Nest n = *from_n;
   n.flat = true;
   Opd t = lg_temp(g, &n, opd_type(&o));
