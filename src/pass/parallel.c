@@ -645,9 +645,12 @@ void par_run_work(Par *v, Work *w) {
     race(v, w, gone);
     return;
   }
-  for (int i = 0; i < v->n; i++) /* an index that stands nowhere: as many equal terms */
-    if (w->kind == WORK_SUM && !(right >> i & 1) && !ir_is_int(v->ax[i].ext, 1))
-      w->value = ir_binary(v->k, EX_MUL, w->value, ir_cast(v->k, w->value->type, v->ax[i].ext));
+  for (int i = 0; i < v->n; i++) { /* an index that stands nowhere: as many equal terms */
+    if (w->kind != WORK_SUM || right >> i & 1 || ir_is_int(v->ax[i].ext, 1)) continue;
+    IrExpr *terms = v->ax[i].ext;
+    if (ir_range(v->k, terms).lo < 0) terms = ir_binary(v->k, EX_MAX, terms, ir_i32(v->k, 0));
+    w->value = ir_binary(v->k, EX_MUL, w->value, ir_cast(v->k, w->value->type, terms));
+  }
   w->value = ir_replace_loads(v->k, w->value, clamp_single, v);
   for (int i = v->n - 1; i >= 0; i--) {
     if (ir_is_int(v->ax[i].ext, 1)) *w = par_work_subst(v, w, v->ax[i].var, ir_i32(v->k, 0));

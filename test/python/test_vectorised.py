@@ -193,3 +193,23 @@ def test_whole_numbers_divided_by_a_constant(by):
     x[4] = -(2**31) + np.arange(64)
     q, r = run(lambda: divided(by), x)
     assert np.array_equal(q, x // by) and np.array_equal(r, x % by)
+
+
+@pytest.mark.parametrize("n", [3, 0, -2])
+def test_an_index_that_stands_nowhere(n):
+    """As many equal terms as the loop runs: none where its extent is negative."""
+
+    @T.prim_func
+    def f(n: T.int32, A: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_shared((64,), "float32")
+            c = T.alloc_shared((64,), "float32")
+            T.copy(A, a)
+            T.clear(c)
+            for i, j in T.Parallel(64, n):
+                c[i] += a[i]
+            T.copy(c, C)
+
+    a, c = np.arange(64, dtype=np.float32), np.full(64, 7, np.float32)
+    tilelang.compile(f)(n, a, c)
+    np.testing.assert_array_equal(c, max(n, 0) * a)
