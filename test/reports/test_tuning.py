@@ -69,6 +69,29 @@ def test_R127_R130_the_tuner_survives_any_candidate(rng):
         elementwise([{"block": 32}], ref_prog=lambda x: x + 2)(96)
 
 
+def test_only_the_warnings_of_the_best_are_shown(recwarn):
+    @autotune(configs=[{"by_hand": b} for b in (True, False)], warmup=0, rep=0)
+    @tilelang.jit(out_idx=[-1])
+    def make(n, by_hand=None):
+        @T.prim_func
+        def f(X: T.Tensor((n, 64), "float32"), Y: T.Tensor((n, 64), "float32")):
+            with T.Kernel(1) as bx:
+                x = T.alloc_ub((n, 64), "float32")
+                T.copy(X, x)
+                for i, j in T.Parallel(n, 64):
+                    x[i, j] = x[i, j] + 1.0
+                if by_hand:
+                    for i in T.Parallel(n):  # one element a row: a scalar loop
+                        x[i, 0] = x[i, 0] * 2.0
+                T.copy(x, Y)
+
+        return f
+
+    tried = make(16).get_tuner_result()["tried"]
+    assert "TL0400" in tried[0]["warnings"][0] and "warnings" not in tried[1]
+    assert not [w for w in recwarn if issubclass(w.category, TileLangWarning)]
+
+
 def test_R128_tile_sizes_without_default_are_given_by_the_tuner():
     @autotune(configs=[{"block": 32}], warmup=0, rep=0)
     @tilelang.jit(out_idx=[-1])

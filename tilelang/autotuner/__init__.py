@@ -1,14 +1,15 @@
 """@tilelang.autotune: tries the configurations of a kernel and keeps the best.
 
 A configuration that does not compile, faults or gives other numbers than the reference is left out, and why is kept:
-`kernel.get_tuner_result()["tried"]`. What is compared is milliseconds as do_bench tells
-them: on the simulated chip those of its clock; "by" says which.
+`kernel.get_tuner_result()["tried"]`, with the warnings of each; those of the best one are shown. What is compared is
+milliseconds as do_bench tells them: on the simulated chip those of its clock; "by" says which.
 """
 
 import contextlib
 import functools
 import inspect
 import typing
+import warnings
 
 from ..errors import ArgumentError, CompileError, TileLangError, rightly
 from ..jit import JITFunction, jit
@@ -124,21 +125,26 @@ class AutoTuner:
         for config in configs:
             entry = {"config": config}
             tried.append(entry)
-            try:
-                kernel = self.jit.compile(*args, **{**kwargs, **config})
-                entry["latency"], by = reference.measure(kernel)
-            except (TileLangError, AssertionError, ValueError, ZeroDivisionError) as e:
-                entry["reason"] = _reason(e)
-                continue
-            if best is None or entry["latency"] < best[0]["latency"]:
-                best = (entry, kernel, by)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                try:
+                    kernel = self.jit.compile(*args, **{**kwargs, **config})
+                    entry["latency"], by = reference.measure(kernel)
+                except (TileLangError, AssertionError, ValueError, ZeroDivisionError) as e:
+                    entry["reason"] = _reason(e)
+            if said:
+                entry["warnings"] = [str(w.message) for w in said]
+            if "latency" in entry and (best is None or entry["latency"] < best[0]["latency"]):
+                best = (entry, kernel, by, said)
         if best is None:
             reasons = "\n".join(f"  {t['config']}: {t['reason']}" for t in tried)
             raise ArgumentError(
                 f"autotune: no configuration of '{self.jit.__name__}' works:\n{reasons}",
                 "start with a configuration that compiles: call the function with its values",
             )
-        entry, kernel, by = best
+        entry, kernel, by, said = best
+        for w in said:  # of the others: in "tried"
+            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
         kernel.tuner_result = {
             "latency": entry["latency"], "config": entry["config"], "ref_latency": reference.latency, "by": by,
             "tried": tried,
