@@ -66,3 +66,28 @@ def test_what_loops_in_one_another_cannot():
         make()
     said = [(d.code, d.text) for d in caught.value.errors]
     assert said[0] == ("TL1006", "`break` of 2 loops at once")
+
+
+def test_a_tensor_is_filled_as_a_tile_is():
+    """tile-ai/tilelang#1008: whole, by parts, of run-time bounds, one element."""
+    n = T.symbolic("n")
+
+    @T.prim_func
+    def f(A: T.Tensor((n, 37), "float32"), B: T.Tensor((300,), "int64"), C: T.Tensor((5, 6), "float16"),
+          L: T.Tensor((2,), "int32")):  # fmt: skip
+        with T.Kernel(1) as bx:
+            T.fill(A, 3.0)
+            T.fill(B[10:200], 7)
+            T.fill(B[L[0] : L[1]], -9)
+            T.clear(C[1, :])
+            T.fill(C[2:4, 2:4], -1.5)
+            T.fill(C[4, 5], 2.0)
+
+    kernel = tilelang.compile(f)
+    for run in (kernel, kernel.interpret):
+        a, b, c = np.ones((9, 37), np.float32), np.ones(300, np.int64), np.ones((5, 6), np.float16)
+        run(a, b, c, np.array([5, 12], np.int32))
+        want_b, want_c = np.ones(300), np.ones((5, 6))
+        want_b[10:200], want_b[5:12] = 7, -9
+        want_c[1], want_c[2:4, 2:4], want_c[4, 5] = 0, -1.5, 2
+        assert (a == 3).all() and np.array_equal(b, want_b) and np.array_equal(c, want_c)

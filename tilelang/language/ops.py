@@ -270,8 +270,21 @@ def _fill_value(value, dtype):
     return wrap(byte - 256 if byte > 127 else byte, DType("int8"))
 
 
+def _fill_tensor(b, r, value):
+    """The tensor in pieces that fit: a loop over all its elements."""
+    many = [d for d, e in enumerate(r.ext) if not (isinstance(e, int) and e == 1)]
+    if not many:
+        b.store(r.buf, tuple(r.off), value, None)
+        return
+    for at in Parallel(*(r.ext[d] for d in many)).run(None):
+        index = list(r.off)
+        for d, i in zip(many, at if isinstance(at, tuple) else (at,)):
+            index[d] = index[d] + i
+        b.store(r.buf, tuple(index), value, None)
+
+
 def fill(buf, value):
-    """Every element of a tile := value."""
+    """Every element of a tile, or of a tensor or a part of it, := value."""
     b = current("T.fill")
     value = only_element(value)
     if isinstance(buf, MutVar):
@@ -280,11 +293,14 @@ def fill(buf, value):
     r = region_of(buf, "T.fill")
     if isinstance(value, (Buffer, Region)):
         fail(1004, f"T.fill takes one value, not the tile {describe(value)}", fix="T.copy(src, dst)")
+    if r.buf.space == "gm":
+        _fill_tensor(b, r, _fill_value(value, r.dtype))
+        return
     b.emit(["fill ", _fill_value(value, r.dtype), " -> ", mark_written(r)])
 
 
 def clear(buf):
-    """Every element of a tile := 0."""
+    """Every element of a tile, or of a tensor or a part of it, := 0."""
     fill(buf, 0)
 
 
