@@ -58,8 +58,10 @@ int tl_shapes(TlContext *c, TlArg *args, int n_args) {
     const IrBuf *b = k->params.data[i].buf;
     for (int d = 0; b && d < b->rank; d++) {
       if (size_value(k, b->shape[d], args, &args[i].shape[d]) && args[i].shape[d] >= 0) continue;
-      diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc, "dimension %d of %%%s, `%s`, is no size for these arguments", d,
-               b->name, ir_expr_str(&c->arena, b->shape[d]));
+      Diag *g = diag_add(&c->diags, DIAG_BAD_ARGUMENT, b->loc,
+                         "dimension %d of %%%s, `%s`, is no size for these arguments", d, b->name,
+                         ir_expr_str(&c->arena, b->shape[d]));
+      diag_fix(&c->diags, g, "pass scalars with which every size is 0 or more");
       return 0;
     }
   }

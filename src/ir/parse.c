@@ -53,14 +53,27 @@ static const char *fix_of(DiagCode code) {
   }
 }
 
+static _Noreturn void fail_at(Parser *p, Loc loc, DiagCode code, const char *text) {
+  Diag *g = diag_add(p->d, code, loc, "%s", text);
+  if (fix_of(code)) diag_fix(p->d, g, "%s", fix_of(code));
+  longjmp(*p->recover, 1);
+}
+
 static _Noreturn void fail_as(Parser *p, DiagCode code, const char *fmt, ...) {
   va_list ap;
   va_start(ap, fmt);
   const char *text = arena_vprintf(p->a, fmt, ap);
   va_end(ap);
-  Diag *g = diag_add(p->d, code, here(p), "%s", text);
-  if (fix_of(code)) diag_fix(p->d, g, "%s", fix_of(code));
-  longjmp(*p->recover, 1);
+  fail_at(p, here(p), code, text);
+}
+
+/* Of an expression that has been read to its end: at its operator or its first word. */
+static _Noreturn void bad_type(Parser *p, Loc loc, const char *fmt, ...) {
+  va_list ap;
+  va_start(ap, fmt);
+  const char *text = arena_vprintf(p->a, fmt, ap);
+  va_end(ap);
+  fail_at(p, loc, DIAG_BAD_TYPE, text);
 }
 #define fail(p, ...) fail_as(p, DIAG_SYNTAX, __VA_ARGS__)
 
@@ -269,9 +282,10 @@ static void enter(Parser *p) {
 }
 
 static IrExpr *read_size(Parser *p) {
+  Loc loc = here(p);
   IrExpr *e = read_expr(p);
   if (dtype_is_float(e->type))
-    fail_as(p, DIAG_BAD_TYPE, "an index of dtype %s; it must be an integer", dtype_info[e->type].name);
+    bad_type(p, loc, "an index of dtype %s; it must be an integer", dtype_info[e->type].name);
   return e->op == EX_INT && e->type == DT_BOOL ? ir_i32(p->k, e->i) : e;
 }
 
@@ -308,13 +322,15 @@ static IrExpr *read_call(Parser *p) {
     expect(p, ")");
     return ir_cast(p->k, t, e);
   }
-  if (accept_word(p, "bits")) {
+  if (at_word(p, "bits")) {
+    Loc loc = here(p);
+    next(p);
     expect(p, "(");
     t = read_dtype(p);
     expect(p, ",");
     IrExpr *e = read_expr(p);
     if (dtype_size(e->type) != dtype_size(t))
-      fail_as(p, DIAG_BAD_TYPE, "bits: %s and %s differ in size", dtype_info[e->type].name, dtype_info[t].name);
+      bad_type(p, loc, "bits: %s and %s differ in size", dtype_info[e->type].name, dtype_info[t].name);
     expect(p, ")");
     return ir_bits(p->k, t, e);
   }
@@ -346,12 +362,13 @@ static IrExpr *read_unary(Parser *p) {
   int beside = p->height;
   p->height = 0;
   IrExpr *e;
+  Loc loc = here(p);
   if (accept(p, "-")) {
     e = ir_unary(p->k, EX_NEG, read_unary(p));
   } else if (accept(p, "~")) {
     e = read_unary(p);
     if (dtype_is_float(e->type))
-      fail_as(p, DIAG_BAD_TYPE, "~ of dtype %s; it takes integers", dtype_info[e->type].name);
+      bad_type(p, loc, "~ of dtype %s; it takes integers", dtype_info[e->type].name);
     e = ir_unary(p->k, EX_NOT, e);
   } else if (accept(p, "!")) {
     e = ir_unary(p->k, EX_LNOT, read_unary(p));
@@ -395,12 +412,13 @@ static IrExpr *read_binary(Parser *p, int min_prec) {
       if (expr_ops[i].kind == 'i' && expr_ops[i].prec >= min_prec && at(p, expr_ops[i].spelling)) op = i;
     if (op < 0 && min_prec <= expr_ops[EX_MOD].prec && at(p, "%")) op = EX_MOD;
     if (op < 0) break;
+    Loc loc = here(p);
     next(p);
     IrExpr *b = read_binary(p, expr_ops[op].prec + 1);
     if (++p->height > MAX_HEIGHT) fail_as(p, DIAG_LIMIT, "an expression of more than %d levels", MAX_HEIGHT);
     if (ints_only(op) && (dtype_is_float(a->type) || dtype_is_float(b->type)))
-      fail_as(p, DIAG_BAD_TYPE, "'%s' of dtypes %s and %s; it takes integers", expr_ops[op].spelling,
-              dtype_info[a->type].name, dtype_info[b->type].name);
+      bad_type(p, loc, "'%s' of dtypes %s and %s; it takes integers", expr_ops[op].spelling,
+               dtype_info[a->type].name, dtype_info[b->type].name);
     a = ir_binary(p->k, op, a, b);
   }
   if (p->height < beside) p->height = beside;
