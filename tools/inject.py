@@ -112,7 +112,7 @@ def said_when_compiled(name, text):
     if not program.load(name, source):
         return []
     program.lower(no_auto_sync=True)
-    return [c for c in codes(program) if c in ("TL0701", "TL0702")]
+    return [c for c in codes(program) if c in ("TL0701", "TL0702", "TL0704", "TL0705")]
 
 
 def lowered(name, text):
@@ -870,9 +870,10 @@ elements on one side only (TL0804), a product that the next iteration overwrites
   does: then the run with checks decides.
 * The cores of a block are run against each other, all iterations, up to 12000 steps a core, of the first and the last
   block. The compiler says which flag, inside a core or between cores, is set and waited for unequally often (TL0702);
-  which waits hold each other up for ever (TL0704, both lines); and which bytes of GM one core writes and another one
-  reads with no flag between them (TL0701, with the flag to write and whether it must come back). Cross-core flags that
-  order nothing are named like the others; all blocks must agree, no flag may come to hold more sets than it can.
+  which waits hold each other up for ever (TL0704, both lines); which set may be lost, or serve another wait (TL0705);
+  and which bytes of GM one core writes and another one reads with no flag between them (TL0701, with the flag to write
+  and whether it must come back). Cross-core flags that order nothing are named like the others; all blocks must agree,
+  no flag may come to hold more sets than it can.
 * Left to the run: two cores that write to the same place, for it may be the same values; what blocks that wait for each
   other (mode 0, `sync_all`) order beyond their own; conditions, trip counts, ids and places that data or an argument
   decides.

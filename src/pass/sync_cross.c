@@ -1,6 +1,7 @@
 /* sync_cross.c - flags written by hand, seen over all cores of a block (sync_run.c runs them against each other).
  *
  *   dead        nothing can move any more, in whatever order the cores get their turn
+ *   by chance   a flag of one bit that may be set twice, a cross-core flag that two pipes use in no order
  *   unordered   one core writes bytes of GM that another one reads, and no flag orders the two
  *   spare       a cross-core flag without which every access is as ordered as with it
  *
@@ -272,6 +273,39 @@ static void tell_dead(const Run *r) {
   else diag_fix(r->p->diags, g, "set the flag first, or drop the wait");
 }
 
+/* ---- by chance --------------------------------------------------------------------------------------------------- */
+
+static void tell_pipes(const Run *r) {
+  const IrStmt *s = r->shaken->stmt;
+  Diag *g = diag_add(r->p->diags, DIAG_SYNC_CHANCE, s->loc,
+                "pipes %s and %s of %s %s cross-core flag #%d in no order; which set serves which wait is left to "
+                "chance",
+                pipe_info[r->shaken->pipe].name, pipe_info[r->shaken_with->pipe].name,
+                core_name(r->shaken_core, &r->core[0]), s->op == ST_CROSS_SET ? "set" : "wait for", r->shaken->id);
+  diag_other(r->p->diags, g, r->shaken_with->stmt->loc, "the other pipe");
+  diag_fix(r->p->diags, g, "use one flag a pipe, or order the two pipes by a flag between them");
+}
+
+static void tell_twice(const Run *r) {
+  IrStmt *s = r->shaken->stmt, *with = r->shaken_with->stmt;
+  const char *src = pipe_info[s->sync.src].name, *dst = pipe_info[s->sync.dst].name;
+  bool pending = with->op == ST_SET_FLAG;
+  Diag *g = diag_add(r->p->diags, DIAG_SYNC_CHANCE, s->loc,
+                "flag %s -> %s #%d is set again, and nothing makes pipe %s wait until pipe %s has waited for the set "
+                "before; one of the two may be lost",
+                src, dst, r->shaken->id, src, dst);
+  diag_other(r->p->diags, g, with->loc, pending ? "the set before" : "that wait");
+  if (pending) diag_fix(r->p->diags, g, "wait for it between the two, or use two ids in turn");
+  else diag_fix(r->p->diags, g, "%s, or use two ids in turn",
+                ir_order_fix(r->p->arena, r->k, with, with->sync.dst, s, s->sync.src, false));
+}
+
+static void tell_chance(const Run *r) {
+  if (r->shaken->stmt->hand != 1) return;
+  if (r->shaken->stmt->op == ST_SET_FLAG) tell_twice(r);
+  else tell_pipes(r);
+}
+
 /* ---- spare ------------------------------------------------------------------------------------------------------- */
 
 /* Is everything as ordered as it was: what each pipe knows of its own core, and accesses of different cores? */
@@ -418,7 +452,11 @@ void sync_check_cores(PassCtx *p) {
   for (int i = 0; i < blocks; i++) {
     if (!run_line_up(&x->r, max_i64(block[i], 0))) return;
     bool over = replay(x, 0);
-    if (x->r.doubt || x->r.shaken) return;
+    if (x->r.doubt) return;
+    if (x->r.shaken) {
+      tell_chance(&x->r);
+      return;
+    }
     if (!over && x->looks < MAX_LOOKS) {
       tell_dead(&x->r);
       return;

@@ -256,10 +256,19 @@ static LocalFlag *flag_of(RunCore *c, const Step *s) {
   return &c->flag[((int)s->stmt->sync.src * PIPE_ALL + (int)s->stmt->sync.dst) * RUN_IDS + s->id];
 }
 
+static void shake(Run *r, const RunCore *c, const Step *s, const Step *with) {
+  if (r->shaken) return;
+  r->shaken = s;
+  r->shaken_with = with;
+  r->shaken_core = c;
+}
+
 static void local_set(Run *r, RunCore *c, const Step *s, Pipe p) {
   LocalFlag *f = flag_of(c, s);
-  r->shaken |= f->set || (f->waited && f->wait_tick > c->seen[p].t[sync_comp(r, c, s->stmt->sync.dst)]);
+  if (f->set) shake(r, c, s, f->setter);
+  else if (f->waiter && f->wait_tick > c->seen[p].t[sync_comp(r, c, s->stmt->sync.dst)]) shake(r, c, s, f->waiter);
   f->set = true;
+  f->setter = s;
   memset(&f->clock, 0, sizeof f->clock);
   publish(r, c, p, &f->clock);
 }
@@ -267,18 +276,18 @@ static void local_set(Run *r, RunCore *c, const Step *s, Pipe p) {
 static void local_wait(Run *r, RunCore *c, const Step *s, Pipe p) {
   LocalFlag *f = flag_of(c, s);
   f->set = false;
-  f->waited = true;
+  f->waiter = s;
   f->wait_tick = sync_tick(c, p);
   learn(r, c, p, &f->clock);
 }
 
 /* Two pipes that use the same end of a flag do it in an order, or which set serves which wait is left to chance. */
-static void check_end(Run *r, const RunCore *c, Pipe p, Pipe other, const RunClock *then) {
-  int x = sync_comp(r, c, other);
-  r->shaken |= p != other && c->seen[p].t[x] < then->t[x];
+static void check_end(Run *r, const RunCore *c, const Step *s, const Step *other, const RunClock *then) {
+  int x = sync_comp(r, c, (Pipe)other->pipe);
+  if (s->pipe != other->pipe && c->seen[s->pipe].t[x] < then->t[x]) shake(r, c, s, other);
 }
 
-static void push_set(Run *r, Sets *to, const RunClock *clock, Pipe p) {
+static void push_set(Run *r, Sets *to, const RunClock *clock, const Step *s) {
   uint32_t most = (uint32_t)min_i64(r->p->arch->cross_flag_max, RUN_IDS - 1);
   while (to->known != to->head && covers(r, clock, &to->gone[to->known % RUN_IDS])) to->known++;
   r->full |= to->tail - to->known >= most;
@@ -287,7 +296,7 @@ static void push_set(Run *r, Sets *to, const RunClock *clock, Pipe p) {
     return;
   }
   to->set[to->tail++ % RUN_IDS] = *clock;
-  to->setter = (uint8_t)p;
+  to->setter = s;
 }
 
 static RunClock *take_set(Sets *x) {
@@ -299,7 +308,7 @@ static RunClock *take_set(Sets *x) {
 static bool same_kind(const RunCore *a, const RunCore *b) { return (a->vid < 0) == (b->vid < 0); }
 
 /* A set counts when all cores of its kind have set. */
-static void match_sets(Run *r, RunCore *c, const Step *s, Pipe p) {
+static void match_sets(Run *r, RunCore *c, const Step *s) {
   int mode = s->stmt->sync.mode, at = s->id * RUN_MODES + mode;
   RunClock all = {{0}};
   for (int i = 0; i < r->n_cores; i++)
@@ -315,7 +324,7 @@ static void match_sets(Run *r, RunCore *c, const Step *s, Pipe p) {
     memset(&gone->t[i * RUN_COMPS], 0, sizeof *gone->t * RUN_COMPS);
   }
   for (int i = 0; i < r->n_cores; i++)
-    if (mode == 2 ? r->core[i].vid < 0 : same_kind(c, &r->core[i])) push_set(r, &r->core[i].cross[s->id], &all, p);
+    if (mode == 2 ? r->core[i].vid < 0 : same_kind(c, &r->core[i])) push_set(r, &r->core[i].cross[s->id], &all, s);
 }
 
 static void cross_set(Run *r, RunCore *c, const Step *s, Pipe p) {
@@ -326,18 +335,18 @@ static void cross_set(Run *r, RunCore *c, const Step *s, Pipe p) {
     RunCore *o = to_vector ? &r->core[i] : c;
     if (to_vector && o->vid < 0) continue;
     Sets *x = to_vector ? &o->cross[s->id] : &c->sent[s->id * RUN_MODES + s->stmt->sync.mode];
-    if (x->tail) check_end(r, c, p, (Pipe)x->setter, &x->set[(x->tail - 1) % RUN_IDS]);
-    push_set(r, x, &all, p);
+    if (x->tail) check_end(r, c, s, x->setter, &x->set[(x->tail - 1) % RUN_IDS]);
+    push_set(r, x, &all, s);
     if (!to_vector) break;
   }
-  if (!to_vector) match_sets(r, c, s, p);
+  if (!to_vector) match_sets(r, c, s);
 }
 
 static void cross_wait(Run *r, RunCore *c, const Step *s, Pipe p) {
   Sets *x = &c->cross[s->id];
   uint32_t slot = x->head % RUN_IDS;
-  if (x->head) check_end(r, c, p, (Pipe)x->taker, &x->gone[(x->head - 1) % RUN_IDS]);
-  x->taker = (uint8_t)p;
+  if (x->head) check_end(r, c, s, x->taker, &x->gone[(x->head - 1) % RUN_IDS]);
+  x->taker = s;
   learn(r, c, p, &x->set[slot]);
   RunClock *gone = take_set(x);
   memset(gone, 0, sizeof *gone);
@@ -450,10 +459,21 @@ static void forget_sets(Sets *x, int n) {
   for (int i = 0; i < n; i++) x[i].head = x[i].tail = x[i].known = 0;
 }
 
+/* A wait that never ends because another pipe has taken its set. */
+static void check_waiting(Run *r, const RunCore *c) {
+  uint32_t at;
+  for (Pipe p = PIPE_S; (p = run_waiting(c, p, &at)) != PIPE_COUNT; p++) {
+    const Step *s = &c->step.data[at];
+    const Sets *x = &c->cross[s->id];
+    if (s->stmt->op == ST_CROSS_WAIT && x->head) check_end(r, c, s, x->taker, &x->gone[(x->head - 1) % RUN_IDS]);
+  }
+}
+
 bool run_over(const RunCore *c) { return c->pc == c->step.len && empty(c); }
 
 bool run_replay(Run *r) {
-  r->shaken = r->full = false;
+  r->shaken = NULL;
+  r->full = false;
   for (int i = 0; i < r->n_cores; i++) {
     RunCore *c = &r->core[i];
     c->pc = c->s_order = 0;
@@ -476,6 +496,7 @@ bool run_replay(Run *r) {
     for (int i = 0; i < r->n_cores; i++) over &= run_over(&r->core[i]);
     if (over) return true;
   }
+  for (int i = 0; i < r->n_cores; i++) check_waiting(r, &r->core[i]);
   return false;
 }
 

@@ -21,9 +21,13 @@ typedef struct { const IrBuf *buf; bool write, sure, atomic; int64_t lo[IR_MAX_R
 typedef struct { IrStmt *stmt; uint8_t pipe; int8_t id; uint32_t box, n_box; } Step;
 
 /* Sets that are on their way to a wait: what the setter knew, and when the wait had taken them. */
-typedef struct { uint32_t head, tail, known; RunClock set[RUN_IDS], gone[RUN_IDS]; uint8_t setter, taker; } Sets;
+typedef struct {
+  uint32_t head, tail, known;
+  RunClock set[RUN_IDS], gone[RUN_IDS];
+  const Step *setter, *taker; /* of the last one */
+} Sets;
 
-typedef struct { bool set, waited; uint32_t wait_tick; RunClock clock; } LocalFlag;
+typedef struct { bool set; const Step *setter, *waiter; uint32_t wait_tick; RunClock clock; } LocalFlag;
 
 typedef struct {
   IrStmt *side;
@@ -53,7 +57,9 @@ typedef struct Run {
   int n_cores;
   bool doubt;    /* it hangs on what only a run knows, or is too long: nothing can be said */
   bool mode0, by_hand; /* by_hand: there are cross-core flags of the user */
-  bool shaken;   /* which set serves which wait is left to chance: the order of this run says nothing of others */
+  /* Which set serves which wait is left to chance, from this step on: the order of this run says nothing of others. */
+  const Step *shaken, *shaken_with;
+  const RunCore *shaken_core;
   bool full;     /* a flag may hold more sets than it can */
   uint32_t gone; /* ids that are left out */
   int64_t work;

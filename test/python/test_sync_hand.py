@@ -257,3 +257,10 @@ def test_flags_that_join_all_blocks():
     assert said(wait + "\ncross_wait mte2 #3") == [("TL0702", "waited for once more")]
     assert said(wait + "\ncross_set mte2 #1 mode(1)\ncross_wait mte2 #1") == []
     assert said(wait + "\ncross_set mte2 #1 mode(1)") == [("TL0702", "set once more")]
+
+
+def test_sets_that_may_serve_another_wait():
+    """Two pipes wait for one flag in no order; a flag of one bit is set again (its page is a test of that, too)."""
+    assert handed_over(("cross_wait fix #1 @7:1", "cross_wait mte1 #1 @7:1"))[0] == [("TL0705", 4, 7)]
+    ordered = "set_flag fix -> mte1 #0 @50:1\n    wait_flag fix -> mte1 #0 @51:1\n    cross_wait mte1 #1 @7:1"
+    assert handed_over(("cross_wait fix #1 @7:1", ordered))[0] == []
