@@ -300,9 +300,16 @@ static void tell_twice(const Run *r) {
                 ir_order_fix(r->p->arena, r->k, with, with->sync.dst, s, s->sync.src, false));
 }
 
+static bool was_told(const PassCtx *p, DiagCode code) {
+  bool told = false;
+  for (uint32_t i = 0; i < p->diags->list.len; i++) told |= p->diags->list.data[i].code == code;
+  return told;
+}
+
 static void tell_chance(const Run *r) {
-  if (r->shaken->stmt->hand != 1) return;
-  if (r->shaken->stmt->op == ST_SET_FLAG) tell_twice(r);
+  bool local = r->shaken->stmt->op == ST_SET_FLAG;
+  if (r->shaken->stmt->hand != 1 || (local && was_told(r->p, DIAG_SYNC_HAND))) return; /* the order that is missing */
+  if (local) tell_twice(r);
   else tell_pipes(r);
 }
 
@@ -442,8 +449,7 @@ static bool no_hand(IrStmt *s, void *user) {
 void sync_check_cores(PassCtx *p) {
   int64_t block[2], n_races = 0;
   if (p->auto_sync && ir_walk(&p->k->body, no_hand, NULL)) return;
-  for (uint32_t i = 0; i < p->diags->list.len; i++)
-    if (p->diags->list.data[i].code == DIAG_SYNC_COUNT) return; /* what is wrong here comes of that */
+  if (was_told(p, DIAG_SYNC_COUNT)) return; /* what is wrong here comes of that */
   Block *x = arena_new(p->arena, Block);
   run_init(&x->r, p);
   x->r.step = look;
