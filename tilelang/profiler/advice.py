@@ -62,8 +62,8 @@ def _launch(p):
     launch = p.launch_us
     if launch > 0.2 * p.us:
         yield launch, (
-            f"the launch takes {launch:.1f} of {p.us:.1f} us: more work in one launch, or one kernel with what comes"
-            " before or after it"
+            f"the launch takes {launch:.1f} of {p.us:.1f} us, the longer the more cores: more work in one launch, or"
+            " one kernel with what comes before or after it"
         )
 
 
@@ -151,7 +151,7 @@ def _small_tiles(p):
     yield gain, (
         f"the cube waits for copies (mte2 {_percent(load['busy_us'], p.us)} busy, cube"
         f" {_percent(cube['busy_us'], p.us)}) and its accumulators use {room['used']} of {room['available']} bytes:"
-        f" output tiles {larger:.0f} times as large read {_percent(less, 1)} less (line {_where(worst)}, about"
+        f" output tiles {larger:.0f} times as large read {_percent(less, 1)} less (line {_where(worst)}, up to"
         f" {gain:.1f} us)"
     )
 
