@@ -88,6 +88,16 @@ static int stages_of(const IrStmt *s) {
   return is_pipelined(loop) && ir_is_int(loop->loop.step, 1) ? loop->loop.stages : 1;
 }
 
+static void check_workspace(Ctx *c, const IrBuf *b, int n, IrExpr *const *shape, Loc loc) {
+  double all = 1;
+  for (int d = 0; d < n; d++) all *= ir_is_const(shape[d]) ? (double)shape[d]->i : 1;
+  if (all <= INT32_MAX) return;
+  Diag *g = diag_add(c->p->diags, DIAG_MIX_UNSUPPORTED, loc,
+                     "cube and vector cores hand over %%%s through a workspace of %.0f elements for all blocks, more "
+                     "than %d", b->name, all, INT32_MAX);
+  diag_fix(c->p->diags, g, "use fewer blocks, with a loop over tiles in each");
+}
+
 /* The workspace slice of this block for a tile like r, and in a pipelined loop of this iteration. */
 static IrRegion workspace_for(Ctx *c, const IrRegion *r, DType t, const IrStmt *s) {
   IrKernel *k = c->p->k;
@@ -98,6 +108,7 @@ static IrRegion workspace_for(Ctx *c, const IrRegion *r, DType t, const IrStmt *
   for (int d = 0; d < r->buf->rank && n < IR_MAX_RANK; d++)
     if (!ir_is_int(r->ext[d], 1)) shape[n++] = r->ext[d];
   if (n == 1) shape[n++] = ir_i32(k, 1);
+  check_workspace(c, r->buf, n, shape, s->loc);
   IrBuf *ws = ir_new_buf(k, arena_printf(c->p->arena, "%s.ws", r->buf->name), t, SPACE_GM, n, shape, s->loc);
   ws->is_work = true;
   ws->param = (int32_t)k->params.len;
