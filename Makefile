@@ -52,6 +52,7 @@ hard: $(STAMP)
 	build/hard/fail_alloc -n $(FAIL_MOST) test/random/*.tl test/ir/gemm.tl test/sim/mix-cross-flags.tl test/sim/sync-all.tl
 	$(BIN)/python tools/fuzz/fuzz_files.py --tlc $(abspath build/hard/tlc) --seconds $(FUZZ_SECONDS)
 	$(BIN)/python tools/fuzz/fuzz_dsl.py --seconds $(FUZZ_SECONDS)
+	$(BIN)/python tools/fuzz/fuzz_ir.py --seconds $(FUZZ_SECONDS)
 	cd build/hard && ./fuzz_parse -s $(FUZZ_SECONDS) $(abspath $(wildcard test/ir/*.tl test/ir/bad/*.tl test/random/*.tl))
 	cd build/tiny && ./fuzz_parse -s $(FUZZ_SECONDS) $(abspath $(shell find test -name '*.tl'))
 	TLC=$(abspath build/hard/tlc) ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
