@@ -253,10 +253,29 @@ def doubled(X, rows=None):
     return Y
 
 
+@tilelang.autotune(configs=[{"rows": 8}, {"rows": 16}])
+@tilelang.jit
+def rows_less(X, Y, rows=None):
+    M, N = T.const("M, N")
+    X: T.Tensor((M, N), "float32")
+    Y: T.Tensor((N,), "float32")
+    Z = T.empty((M, N), "float32")
+    with T.Kernel(T.ceildiv(M, rows)) as bx:
+        x = T.alloc_shared((rows, N), "float32")
+        y = T.alloc_shared((N,), "float32")
+        T.copy(X[bx * rows, 0], x)
+        T.copy(Y, y)
+        for i, j in T.Parallel(rows, N):
+            x[i, j] -= y[j]
+        T.copy(x, Z[bx * rows, 0])
+    return Z
+
+
 def test_a_tuned_eager_kernel_runs():
     x = floats(32, 64)
     np.testing.assert_array_equal(doubled(x), 2 * x)
     np.testing.assert_array_equal(doubled(x, rows=4), 2 * x)
+    np.testing.assert_array_equal(rows_less(Y=x[0], X=x), x - x[0])
 
 
 @tilelang.jit

@@ -112,15 +112,22 @@ class AutoTuner:
         configs = self.configs if callable(self.configs) else self._configs(args, kwargs)
         if not callable(configs) and all(set(c) <= given for c in configs) or callable(configs) and needed <= given:
             return None
-        key = (*map(_key, args), *((k, _key(v)) for k, v in sorted(kwargs.items())))
+        key = tuple((n, _key(v)) for n, v in self._named(args, kwargs).items())
         if key not in self.found:
             self.found[key] = self._tune(args, kwargs, self._configs(args, kwargs))
         return self.found[key]
 
+    def _named(self, args, kwargs):
+        """{name: argument} in the order of the parameters, however the caller gave them."""
+        try:
+            return dict(self.signature.bind_partial(*args, **kwargs).arguments)
+        except TypeError:  # @tilelang.jit says what is wrong with them
+            return {**dict(enumerate(args)), **kwargs}
+
     def _tune(self, args, kwargs, configs):
         tried, best = [], None
         eager = self.jit.style == "eager"
-        tensors = [_copied(v) for v in (*args, *kwargs.values()) if is_tensor(v)] if eager else None
+        tensors = [v for v in self._named(args, kwargs).values() if is_tensor(v)] if eager else None
         reference = Reference(self.options, tensors or None)
         for config in configs:
             entry = {"config": config}
