@@ -43,6 +43,7 @@ CODES = {
     1028: ("warning", "arguments share bytes"),
     1029: ("warning", "element read after a write"),
     1030: ("error", "wrong argument of a kernel call"),
+    1031: ("warning", "no gradient goes through a kernel"),
 }
 
 

@@ -20,7 +20,7 @@
 #include <string.h>
 
 static void vectorise(Par *v, const Work *w);
-static void run_block(PassCtx *p, IrBlock *b, int *n_names);
+static void run_block(PassCtx *p, IrBlock *b, ParFacts *facts);
 
 /* ---- who writes what first ---------------------------------------------------------------------------------- */
 
@@ -301,7 +301,7 @@ typedef struct {
 static Mark mark(const Par *v) {
   const Diags *d = v->p->diags;
   return (Mark){v->k->bufs.len, v->k->vars.len, d->list.len, d->n_errors,   v->p->remarks.len, v->temps.len,
-                v->gm.len,      v->k->n_stmts,  *v->n_names, v->temp_bytes, v->cur->last,      v->allocs->last};
+                v->gm.len,      v->k->n_stmts,  v->facts->n_names, v->temp_bytes, v->cur->last,      v->allocs->last};
 }
 
 static void cut(IrBlock *b, IrStmt *last) {
@@ -319,7 +319,7 @@ static void take_back(Par *v, const Mark *m) {
   v->p->remarks.len = m->remarks;
   v->temps.len = m->temps;
   v->gm.len = m->gm;
-  *v->n_names = m->names;
+  v->facts->n_names = m->names;
   v->temp_bytes = m->bytes;
   cut(v->cur, m->cur);
   cut(v->allocs, m->allocs);
@@ -334,7 +334,8 @@ int64_t par_temp_budget(Par *v) {
   int64_t ub = v->p->arch->space[SPACE_UB].bytes, used = 0;
   for (uint32_t i = 1; i < v->k->bufs.len; i++) {
     const IrBuf *b = v->k->bufs.data[i];
-    int64_t bytes = b->space == SPACE_UB || b->space == SPACE_SHARED ? ir_buf_bytes(b) : 0;
+    bool cube = i < v->facts->n_bufs && v->facts->cube_only[i];
+    int64_t bytes = b->space == SPACE_UB || (b->space == SPACE_SHARED && !cube) ? ir_buf_bytes(b) : 0;
     if (bytes > 0 && bytes < ub) used += bytes;
   }
   return max_i64(ub - used, ub / 4);
@@ -980,10 +981,10 @@ static bool take_name(IrStmt *s, void *user) {
   return false;
 }
 
-static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
+static void run_parallel(PassCtx *p, IrStmt *s, ParFacts *facts) {
   IrBlock root = {0}, allocs = {0};
   Par v = {
-      .p = p, .k = p->k, .stmt = s, .root = &root, .cur = &root, .allocs = &allocs, .loc = s->loc, .n_names = n_names};
+      .p = p, .k = p->k, .stmt = s, .root = &root, .cur = &root, .allocs = &allocs, .loc = s->loc, .facts = facts};
   v.n_all = s->par.n;
   for (int i = 0; i < s->par.n; i++) {
     v.all[i] = (Axis){s->par.vars[i], s->par.ext[i], ir_is_const(s->par.ext[i]) ? s->par.ext[i]->i : -1};
@@ -1004,7 +1005,7 @@ static void run_parallel(PassCtx *p, IrStmt *s, int *n_names) {
   }
   IrStmt *loops = why ? root.first : NULL;
   ir_replace_with_block(s, &root);
-  if (loops) run_block(p, &loops->body, n_names);
+  if (loops) run_block(p, &loops->body, facts);
 }
 
 /* An atomic addition in a loop that stayed a loop: a parallel of one iteration around it. */
@@ -1016,23 +1017,52 @@ static IrStmt *alone(PassCtx *p, IrStmt *s) {
   return par;
 }
 
-static void run_block(PassCtx *p, IrBlock *b, int *n_names) {
+static void run_block(PassCtx *p, IrBlock *b, ParFacts *facts) {
   for (IrStmt *s = b->first, *next; s; s = next) {
     next = s->next;
     if (s->op == ST_STORE && s->store.atomic) s = alone(p, s);
     if (s->op == ST_PARALLEL) {
-      run_parallel(p, s, n_names);
+      run_parallel(p, s, facts);
       continue;
     }
     if (s->op == OP_GEMM) par_gemm_init(p, s, NULL);
-    run_block(p, &s->body, n_names);
-    run_block(p, &s->alt, n_names);
+    run_block(p, &s->body, facts);
+    run_block(p, &s->alt, facts);
   }
+}
+
+typedef struct { bool *operand, *other; } TileUses; /* by id of buffer */
+
+static void use_of_load(IrExpr *e, void *user) {
+  if (e->op == EX_LOAD) ((TileUses *)user)->other[ir_root(e->buf)->id] = true;
+}
+
+static void uses_of_expr(IrExpr **e, void *user) { ir_walk_expr(*e, use_of_load, user); }
+
+static bool uses_of_stmt(IrStmt *s, void *user) {
+  TileUses *u = user;
+  ir_stmt_exprs(s, uses_of_expr, u);
+  if (s->op == ST_STORE) u->other[ir_root(s->store.buf)->id] = true;
+  for (int i = 0; ir_is_op(s) && i < s->n_args; i++) {
+    if (s->args[i].kind != ARG_REGION) continue;
+    uint32_t id = ir_root(s->args[i].region.buf)->id;
+    bool load = s->op == OP_COPY && i == 1 && s->args[0].region.buf->space == SPACE_GM;
+    if (s->op == OP_GEMM && i < 2) u->operand[id] = true;
+    else if (!load) u->other[id] = true;
+  }
+  return true;
+}
+
+static const bool *find_cube_only(PassCtx *p) {
+  TileUses u = {arena_array(p->arena, bool, p->k->bufs.len), arena_array(p->arena, bool, p->k->bufs.len)};
+  ir_walk(&p->k->body, uses_of_stmt, &u);
+  for (uint32_t i = 0; i < p->k->bufs.len; i++) u.operand[i] &= !u.other[i];
+  return u.operand;
 }
 
 bool pass_parallel(PassCtx *p) {
   uint32_t errors = p->diags->n_errors;
-  int n_names = 0;
-  run_block(p, &p->k->body, &n_names);
+  ParFacts facts = {.cube_only = find_cube_only(p), .n_bufs = p->k->bufs.len};
+  run_block(p, &p->k->body, &facts);
   return p->diags->n_errors == errors;
 }

@@ -28,6 +28,13 @@ typedef struct { IrBuf *buf; uint32_t span; bool mask, busy; } Temp;
 typedef struct { IrVar *var; IrExpr *by; } LetValue;
 typedef struct { IrRegion from; IrBuf *tile; } GmTile; /* a piece of GM that already stands in a temporary */
 
+/* Of the kernel as it came, for all its parallel loops. */
+typedef struct {
+  int n_names;           /* counts the names of temporaries */
+  const bool *cube_only; /* by id of buffer: a tile that is loaded and multiplied, and nothing else: it takes no UB */
+  uint32_t n_bufs;       /* later ones are temporaries */
+} ParFacts;
+
 /* What one `parallel` statement needs while it is taken apart. */
 typedef struct {
   PassCtx *p;
@@ -50,7 +57,7 @@ typedef struct {
   bool unsized;       /* a temporary of unknown size was needed */
   int choosing;       /* depth of selects around the expression at hand: what they leave out may lie outside */
   int rounding;       /* depth of roundings to whole numbers around it: a quotient must not be an ulp off */
-  int *n_names;       /* counts the names of temporaries over the kernel */
+  ParFacts *facts;
 } Par;
 
 /* The box at hand, to be put back when another one is done. */

@@ -87,7 +87,7 @@ IrBuf *par_new_tile(Par *v, Space space, DType t, uint32_t span) {
     bytes *= n;
     shape[i] = ir_i32(v->k, n);
   }
-  const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
+  const char *name = arena_printf(v->p->arena, "t%d", v->facts->n_names++);
   IrBuf *b = ir_new_buf(v->k, name, t, space, rank, shape, v->loc);
   b->why = space == SPACE_UB ? "temporary of a vector expression" : NULL;
   IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);

@@ -750,7 +750,7 @@ static IrBuf *view_as(Par *v, IrBuf *b, DType t) {
     for (int d = 0; same && d < b->rank; d++) same = ir_expr_equal(x->shape[d], b->shape[d]);
     if (same) return x;
   }
-  const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
+  const char *name = arena_printf(v->p->arena, "t%d", v->facts->n_names++);
   IrBuf *as = ir_new_buf(v->k, name, t, b->space, b->rank, b->shape, v->loc);
   as->view = base;
   IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);

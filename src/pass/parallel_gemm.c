@@ -94,7 +94,7 @@ static bool stage(Par *v, Matrix *m) {
     if (v->ax[axis[i]].cap < 1) return false;
     shape[i] = ir_i32(v->k, v->ax[axis[i]].cap);
   }
-  const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
+  const char *name = arena_printf(v->p->arena, "t%d", v->facts->n_names++);
   IrBuf *tile = ir_new_buf(v->k, name, m->r.buf->type, SPACE_SHARED, 2, shape, v->loc);
   IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);
   s->alloc.buf = tile;
@@ -118,7 +118,7 @@ static bool gm_accumulator(Par *v, const Product *p, DType t, IrRegion *acc) {
     if (v->ax[axis[i]].cap < 1) return false;
     shape[i] = ir_i32(v->k, v->ax[axis[i]].cap);
   }
-  const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
+  const char *name = arena_printf(v->p->arena, "t%d", v->facts->n_names++);
   IrBuf *tile = ir_new_buf(v->k, name, t, SPACE_FRAGMENT, 2, shape, v->loc);
   IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);
   s->alloc.buf = tile;

@@ -83,7 +83,7 @@ static bool find(Par *v, IrStmt *s, Lanes *l) {
 static IrBuf *lane_tile(Par *v, DType t, int n) {
   IrExpr *shape[IR_MAX_RANK] = {ir_i32(v->k, n)};
   for (int i = 0; i < v->n_all; i++) shape[i + 1] = v->all[i].ext;
-  const char *name = arena_printf(v->p->arena, "t%d", (*v->n_names)++);
+  const char *name = arena_printf(v->p->arena, "t%d", v->facts->n_names++);
   IrBuf *b = ir_new_buf(v->k, name, t, SPACE_UB, v->n_all + 1, shape, v->loc);
   b->why = "values that are stored in turn";
   IrStmt *s = ir_new_stmt(v->k, ST_ALLOC, v->loc);
