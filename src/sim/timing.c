@@ -448,18 +448,18 @@ bool clock_issue(Core *c, const Inst *i) {
 static void advance(Clock *k, Group *g) {
   TimeCore *first = &k->core[g->first], *end = first + g->n;
   if (!g->running) return;
-  for (uint32_t may = 1; may;) {
+  for (uint32_t more = 1; more;) {
+    more = 0;
     for (TimeCore *t = first; t != end; t++) {
       for (uint32_t from = ALL_PIPES, todo; (todo = t->may & from);) {
         int p = __builtin_ctz(todo);
-        t->may &= ~(1u << p);
-        from &= ~1u << p;
+        t->may ^= 1u << p;
+        from = ~1u << p;
         if (p == PIPE_S) run_s(t->core, false);
         else run_pipe(k, t, p);
       }
     }
-    may = 0;
-    for (TimeCore *t = first; t != end; t++) may |= t->may;
+    for (TimeCore *t = first; t != end; t++) more |= t->may;
   }
   Tick at = 0;
   for (TimeCore *t = first; t != end; t++) {
