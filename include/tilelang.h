@@ -155,6 +155,7 @@ typedef struct {
   int copy_only;          /* only transfers through GM, and issuing, take time; with compute_only: just overhead */
   int timeline;           /* keep events for tl_time_event_at */
   int64_t max_events;     /* 0: a million */
+  int64_t first_event;    /* keep them from this number on */
   int follow;             /* pipe S reads what it read in the last tl_sim with `record`, which had the same arguments */
   const char *constants;  /* "hbm_gbps=1500,flag=10": other values of the chip's timing table (src/arch); NULL: none */
   int long_rows;          /* short and unaligned rows in GM cost no more than long ones */
@@ -171,6 +172,7 @@ typedef struct {
    * a kernel that runs on both kinds of core are over both */
   struct { double cube, mte1, mte2, mte3, fix, vector, scalar; } pipe_ratio;
   int32_t cores_used, cores; /* of the kind that takes blocks */
+  int64_t events, last_event; /* with `timeline`: all there are, kept or not; number of the last to end, -1: none */
 } TlTimeResult;
 /* How long the lowered kernel takes on the chip, all cores at once. args as for tl_sim; their data may be NULL, and no
  * data is changed. Elements that pipe S reads and that are not known (no data, or the kernel writes them) are those of
@@ -204,10 +206,11 @@ typedef struct {
   int32_t statement;      /* index into "statements" */
   const char *pipe;
   double start_us, end_us;
-  int32_t cause;          /* event that let this one begin: the one before it on its pipe, the one behind the flag or
-                             barrier it waited for, or pipe s that issued it; -1: none */
+  int32_t cause;          /* number of the event that let this one begin: the one before it on its pipe, the one behind
+                             the flag or barrier it waited for, or pipe s that issued it; -1: none */
 } TlTimeEvent;
-/* The i-th event of the last tl_time with `timeline`, in the order they ended; 0 past the end. */
+/* The i-th event that the last tl_time with `timeline` kept, number first_event + i, in the order they ended; 0 past
+ * the end. */
 TL_API int tl_time_event_at(TlContext *c, int64_t i, TlTimeEvent *out);
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */

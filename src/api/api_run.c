@@ -192,9 +192,9 @@ int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTi
                        .l2 = o->l2_all_hit ? L2_ALL_HIT : o->l2_warm ? L2_WARM : L2_COLD,
                        .no_bank_conflicts = o->no_bank_conflicts, .free_flags = o->free_flags,
                        .compute_only = o->compute_only, .copy_only = o->copy_only, .timeline = o->timeline,
-                       .max_events = o->max_events, .follow = o->follow ? c->values : NULL,
-                       .constants = o->constants, .long_rows = o->long_rows, .no_latency = o->no_latency,
-                       .blocks = o->blocks};
+                       .max_events = o->max_events, .first_event = o->first_event,
+                       .follow = o->follow ? c->values : NULL, .constants = o->constants,
+                       .long_rows = o->long_rows, .no_latency = o->no_latency, .blocks = o->blocks};
   SimTime *r = arena_new(&c->scratch, SimTime);
   uint32_t before = c->diags.n_errors;
   bool ok = sim_time(&c->scratch, &c->diags, c->module->kernel, c->arch, in, &so, r);
@@ -209,7 +209,8 @@ int tl_time(TlContext *c, const TlArg *args, int n_args, const TlTime *opt, TlTi
                                           sim_time_ratio(r, PIPE_MTE2, 0), sim_time_ratio(r, PIPE_MTE3, 'v'),
                                           sim_time_ratio(r, PIPE_FIX, 0), sim_time_ratio(r, PIPE_V, 0),
                                           sim_time_ratio(r, PIPE_S, 0)},
-                           .cores_used = r->groups, .cores = r->groups_there};
+                           .cores_used = r->groups, .cores = r->groups_there, .events = r->all_events,
+                           .last_event = r->last_event};
   return 1;
 }
 

@@ -286,13 +286,14 @@ static PyObject *program_cost(Program *p, PyObject *args) {
 }
 
 static PyObject *time_result(int ok, const TlTimeResult *r) {
-  return Py_BuildValue("N{sdsdsLsLsLsLsLsds{sdsdsdsdsdsdsd}sisi}", PyBool_FromLong(ok), "us", r->us, "mhz", r->mhz,
+  return Py_BuildValue("N{sdsdsLsLsLsLsLsds{sdsdsdsdsdsdsd}sisisLsL}", PyBool_FromLong(ok), "us", r->us, "mhz", r->mhz,
                        "ticks", (long long)r->ticks, "blocks", (long long)r->blocks, "instructions",
                        (long long)r->instructions, "gm_read_bytes", (long long)r->gm_read_bytes, "gm_write_bytes",
                        (long long)r->gm_write_bytes, "l2_hit", r->l2_hit, "pipe_ratio", "cube", r->pipe_ratio.cube,
                        "mte1", r->pipe_ratio.mte1, "mte2", r->pipe_ratio.mte2, "mte3", r->pipe_ratio.mte3, "fix",
                        r->pipe_ratio.fix, "vector", r->pipe_ratio.vector, "scalar", r->pipe_ratio.scalar, "cores_used",
-                       r->cores_used, "cores", r->cores);
+                       r->cores_used, "cores", r->cores, "events", (long long)r->events, "last_event",
+                       (long long)r->last_event);
 }
 
 static PyObject *program_time(Program *p, PyObject *args, PyObject *kwargs) {
@@ -300,17 +301,18 @@ static PyObject *program_time(Program *p, PyObject *args, PyObject *kwargs) {
                           "l2_all_hit", "no_bank_conflicts", "free_flags", "compute_only",
                           "copy_only",  "timeline",          "max_events", "constants",
                           "follow",     "miss_factor",       "long_rows",  "no_latency",
-                          "blocks",     NULL};
+                          "blocks",     "first_event",       NULL};
   PyObject *list;
   TlTime o = {0};
-  long long most = 0, blocks = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzpdppL:time", names, &PyList_Type, &list, &o.hbm_factor,
-                                   &o.l2_factor, &o.l2_warm, &o.l2_all_hit, &o.no_bank_conflicts, &o.free_flags,
-                                   &o.compute_only, &o.copy_only, &o.timeline, &most, &o.constants, &o.follow,
-                                   &o.miss_factor, &o.long_rows, &o.no_latency, &blocks))
+  long long most = 0, blocks = 0, first = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|ddpppppppLzpdppLL:time", names, &PyList_Type, &list,
+                                   &o.hbm_factor, &o.l2_factor, &o.l2_warm, &o.l2_all_hit, &o.no_bank_conflicts,
+                                   &o.free_flags, &o.compute_only, &o.copy_only, &o.timeline, &most, &o.constants,
+                                   &o.follow, &o.miss_factor, &o.long_rows, &o.no_latency, &blocks, &first))
     return NULL;
   o.max_events = most;
   o.blocks = blocks;
+  o.first_event = first;
   TlArg *values = read_args(list);
   if (!values) return NULL;
   if (!enter(p)) {
@@ -331,12 +333,22 @@ static PyObject *program_time_text(Program *p, PyObject *unused) { (void)unused;
 static PyObject *program_time_events(Program *p, PyObject *unused) {
   (void)unused;
   if (!enter(p)) return NULL;
+  struct { int32_t core, statement, cause; char pipe[4]; double start_us, end_us; } *row;
   TlTimeEvent e;
-  PyObject *list = PyList_New(0);
-  for (int64_t i = 0; list && tl_time_event_at(p->context, i, &e); i++)
-    list = append(list, Py_BuildValue("iisddi", e.core, e.statement, e.pipe, e.start_us, e.end_us, e.cause));
+  Py_ssize_t n = 0;
+  while (tl_time_event_at(p->context, n, &e)) n++;
+  PyObject *rows = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof *row);
+  row = rows ? (void *)PyBytes_AsString(rows) : NULL;
+  for (int64_t i = 0; row && tl_time_event_at(p->context, i, &e); i++, row++) {
+    row->core = e.core;
+    row->statement = e.statement;
+    row->cause = e.cause;
+    strncpy(row->pipe, e.pipe, sizeof row->pipe);
+    row->start_us = e.start_us;
+    row->end_us = e.end_us;
+  }
   p->busy = 0;
-  return list;
+  return rows;
 }
 
 #define METHOD(name, flags, doc) {#name, (PyCFunction)(void (*)(void))program_##name, flags, doc}
@@ -361,8 +373,9 @@ static PyMethodDef program_methods[] = {
            "options as TlTime in tilelang.h"),
     METHOD(time_json, METH_NOARGS, "the last time() in full, as JSON"),
     METHOD(time_text, METH_NOARGS, "the last time() as a table for people"),
-    METHOD(time_events, METH_NOARGS, "[(core, statement, pipe, start us, end us, cause)] of the last "
-                                     "time(timeline=True)"),
+    METHOD(time_events, METH_NOARGS,
+           "what the last time(timeline=True) kept, as bytes: core, statement, cause (int32), pipe (4 chars), start "
+           "and end in us (double) of each event"),
     METHOD(printed, METH_NOARGS, "what the last run printed: a list of dicts"),
     METHOD(error_count, METH_NOARGS, "number of errors"),
     METHOD(diags_json, METH_NOARGS, "diagnostics as JSON"),

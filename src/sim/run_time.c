@@ -145,6 +145,7 @@ void time_all(Run *r) {
   Sim *s = &r->sim;
   SimTime *out = r->time;
   out->mhz = s->arch->mhz;
+  out->last_event = -1;
   if (!run_prepare(r)) return;
   run_survey(r);
   const SimValues *follow = r->time_opt->follow;
@@ -162,7 +163,7 @@ void time_all(Run *r) {
   r->n_machines = 1;
   r->machine->sim = s;
   arena_init(&r->machine->arena, r->arena.host, r->arena.oom);
-  *k = (Clock){.sim = s, .m = r->machine, .arena = &r->machine->arena, .arch = *s->arch, .opt = &o};
+  *k = (Clock){.sim = s, .m = r->machine, .arena = &r->machine->arena, .arch = *s->arch, .opt = &o, .keep = r->keep};
   k->t = arch_time(s->arch);
   if (!set_constants(r, &k->t, o.constants)) {
     r->ok = false;
@@ -188,10 +189,9 @@ void time_all(Run *r) {
   out->groups_there = run_chip_cores(s);
   time_cores(k, out, r->keep);
   time_stmts(k, out, r->keep);
+  out->event = k->events.data;
   out->n_events = k->events.len;
-  out->event = arena_array(r->keep, SimTimeEvent, out->n_events + 1);
-  for (int64_t e = 0; e < out->n_events; e++) {
-    out->event[e] = k->events.data[e];
-    out->event[e].stmt = k->number[out->event[e].stmt];
-  }
+  out->all_events = k->n_events;
+  out->last_event = k->last_event;
+  for (int64_t e = 0; e < out->n_events; e++) out->event[e].stmt = k->number[out->event[e].stmt];
 }

@@ -58,8 +58,8 @@ typedef struct {
   bool no_latency;   /* transfers through GM take only the time that their bytes need on the way */
   bool long_rows;    /* transfers through GM cost no more for short or unaligned rows than for long ones */
   int64_t blocks;    /* only the first ones; 0: all */
-  bool timeline;     /* keep events, at most max_events (0: a million) */
-  int64_t max_events;
+  bool timeline;     /* keep events, at most max_events (0: a million) from number first_event on */
+  int64_t first_event, max_events;
   const SimValues *follow; /* of a run with the same arguments; NULL: none */
   const char *constants; /* "hbm_gbps=1500,flag=10": other values of src/arch's timing table; NULL: none */
 } SimTimeOptions;
@@ -86,8 +86,8 @@ typedef struct {
   int32_t core; /* index into cores */
   Pipe pipe;
   int32_t stmt; /* index into statements */
+  int32_t cause; /* number of the event whose end let this one begin; -1: none */
   int64_t start, end;
-  int32_t cause; /* the event whose end let this one begin; -1: none */
 } SimTimeEvent;
 
 /* Times are ticks of 1/256 cycle. */
@@ -102,8 +102,8 @@ typedef struct {
   int32_t groups, groups_there; /* what takes a block (one cube core, its vector cores, or all): used, on chip */
   SimTimeStmt *stmt;
   int32_t n_stmts;
-  SimTimeEvent *event;
-  int64_t n_events;
+  SimTimeEvent *event; /* those kept */
+  int64_t n_events, all_events, last_event; /* kept; in all; number of the one that ends last, -1: there is none */
 } SimTime;
 
 double sim_time_ratio(const SimTime *r, Pipe p, char side); /* busy share of pipe p; side 'c' or 'v', 0: both */

@@ -68,13 +68,23 @@ static inline int32_t began_by(const TimePipe *q, Tick at) {
   return q->head->issued >= at ? q->head->cause.from : q->last;
 }
 
-/* One more event of the timeline, if there is one, the last of its pipe. */
+/* The event that ends last; of two at once, the one with the smaller number. */
+static void note_end(Clock *k, int32_t number, Tick until) {
+  if (until < k->last_until || (until == k->last_until && number > k->last_event)) return;
+  k->last_event = number;
+  k->last_until = until;
+}
+
+/* One more event of the timeline, the last of its pipe; kept, if it is one of those asked for. */
 static void add_event(TimeCore *t, int p, const TimeInst *x, Tick from, Tick until, int32_t cause) {
   Clock *k = t->clock;
-  int32_t id = (int32_t)(x - k->inst);
-  if ((int64_t)k->events.len >= k->opt->max_events) return;
-  t->pipe[p].last = (int32_t)k->events.len;
-  vec_push(k->arena, &k->events, ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, id, from, until, cause}));
+  int32_t id = (int32_t)(x - k->inst), number = k->n_events;
+  if (number == INT32_MAX) return;
+  t->pipe[p].last = number;
+  k->n_events++;
+  note_end(k, number, until);
+  if (number < k->opt->first_event || (int64_t)k->events.len >= k->opt->max_events) return;
+  vec_push(k->keep, &k->events, ((SimTimeEvent){(int32_t)(t - k->core), (Pipe)p, id, cause, from, until}));
 }
 
 /* The head of queue p has run. */
@@ -94,14 +104,17 @@ static inline void busy(TimeCore *t, TimePipe *q, Tick from, Tick until, int32_t
 static void s_event(TimeCore *t, Tick until, const TimeInst *x, const IrStmt *stmt) {
   Clock *k = t->clock;
   const TimePipe *s = &t->pipe[PIPE_S];
-  SimTimeEvent *last = s->last < 0 ? NULL : &k->events.data[s->last];
-  bool mine = last && last->pipe == PIPE_S && last->core == (int32_t)(t - k->core) && last->end == s->free;
+  bool mine = s->last >= 0 && s->last == t->said && t->said_until == s->free;
   if (mine && (!stmt || stmt == t->doing)) {
-    last->end = until;
+    int64_t at = s->last - k->opt->first_event;
+    note_end(k, s->last, until);
+    if (at >= 0 && at < (int64_t)k->events.len) k->events.data[at].end = until;
   } else {
     add_event(t, PIPE_S, x, s->free, until, s->last);
     t->doing = stmt;
+    t->said = s->last;
   }
+  t->said_until = until;
 }
 
 static inline void s_account(TimePipe *s, Tick work, TimeInst *x) {
@@ -574,7 +587,7 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
   TimeCore *t = &k->core[index];
   *c = (Core){.m = m, .prog = prog, .index = index, .slot = group, .vid = vid, .time = t, .state = S_DONE};
   c->reg = arena_array(k->arena, Reg, prog->n_reg);
-  *t = (TimeCore){.clock = k, .core = c, .group = group};
+  *t = (TimeCore){.clock = k, .core = c, .group = group, .said = -1};
   t->n_flags = k->n_pairs[prog->side == 'v'] * k->arch.n_flags;
   t->n_cross = prog->cross || k->sim->prog[prog->side != 'v'].cross ? k->arch.n_cross_flags * (1 + CROSS_MODES) : 0;
   t->flag = arena_array(k->arena, TimeFlag, t->n_flags);
@@ -651,6 +664,7 @@ static void set_up(Clock *k) {
   k->l1_read_slow = ticks_of(k->t.l1_read_slow);
   k->mmad_tail = k->opt->copy_only ? 0 : ticks_of(k->t.mmad_tail);
   k->next = NEVER;
+  k->last_event = -1;
   memory_init(k);
   price_init(k);
 }
@@ -689,6 +703,7 @@ static void clear(Clock *k) {
   for (int32_t n = 0; n < m->n_cores; n++) {
     TimeCore *t = &k->core[n];
     t->blocks = t->start = t->end = 0;
+    t->said = -1;
     for (int p = 0; p < CORE_PIPES; p++) {
       TimePipe *q = &t->pipe[p];
       q->free = q->done = q->mark = q->busy = 0;
@@ -699,6 +714,9 @@ static void clear(Clock *k) {
   }
   for (uint32_t i = 0; i < k->sim->n_ids; i++) k->inst[i].sum = (InstTime){0};
   k->events.len = 0;
+  k->n_events = 0;
+  k->last_event = -1;
+  k->last_until = 0;
   k->next_block = k->end = m->gm_read = m->gm_write = 0;
   k->mem.hit_bytes = k->mem.miss_bytes = k->mem.dirtied = k->mem.write_back = 0;
   k->mem.misses = 0;

@@ -223,6 +223,8 @@ typedef struct TimeCore {
   Tick blocked;              /* S in sync_all: since when it waits, then until when */
   int32_t blocked_by;        /* the event that this time hangs on, -1 */
   const IrStmt *doing;       /* statement of the elements in the last event of S; NULL: it issues */
+  int32_t said;              /* number of that event, -1: none yet */
+  Tick said_until;           /* its end */
   int64_t steps;             /* operations of S that are paid for */
   int64_t blocks;
   Tick start, end;
@@ -258,7 +260,10 @@ typedef struct Clock {
   uint32_t depth;      /* instructions that a queue holds */
   int64_t next_block, blocks; /* blocks: of the launch */
   Tick dispatcher, now, end;
-  Vec(SimTimeEvent) events;
+  Arena *keep;         /* where `events` live */
+  Vec(SimTimeEvent) events; /* kept: numbers first_event on */
+  int32_t n_events, last_event; /* in all; the one that ends last, -1: none yet, and when */
+  Tick last_until;
   Tick flag, cross_flag, sync_all, issue, scalar_op, scalar_mem, scalar_gm, mmad_tail;
   Tick l1_write_slow, l1_read_slow; /* shares */
   Tick launch, fetch, dispatch, block_gap; /* launch: until the cores start; fetch: then until their first block does */

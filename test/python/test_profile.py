@@ -1,5 +1,6 @@
 """kernel.profile(): figures that agree with each other, and views of them."""
 
+import importlib
 import json
 import os
 import re
@@ -88,6 +89,18 @@ def test_what_if(seen):
 
 def test_the_critical_path_is_within_the_time(seen):
     assert 0 < sum(us for _, _, us, _ in seen.critical_path) <= seen.us + 1e-6
+
+
+def test_more_events_than_are_kept(seen, monkeypatch, tmp_path):
+    """The critical path is found in parts, each of a run of its own; views show the first events and say so."""
+    monkeypatch.setattr(importlib.import_module("tilelang.profiler.profile"), "MOST_EVENTS", 100)
+    p = seen.kernel.profile()
+    assert len(p.events) == 100 and p.n_events == seen.n_events == len(seen.events) > 300
+    assert (p.events == seen.events[:100]).all()
+    assert p.critical_path == seen.critical_path
+    assert f"the first 100 of {p.n_events} events" in open(p.save_html(tmp_path / "t.html")).read()
+    about = json.load(open(p.save_trace(tmp_path / "t.json")))["otherData"]
+    assert (about["shown"], about["events"]) == (100, p.n_events)
 
 
 def test_it_prints_and_packs(seen):

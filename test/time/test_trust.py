@@ -6,9 +6,11 @@ to round numbers, so that the tests hold whatever the fitted ones are.
 
 import json
 
+import numpy as np
 import pytest
 
 from tilelang import _core
+from tilelang.profiler.profile import EVENT
 
 # round numbers: at 1800 MHz, 1 GB/s is 1/1.8 bytes a cycle
 ROUND = {
@@ -122,7 +124,8 @@ def test_bank_conflict():
 
 
 def events(p):
-    return [dict(zip(("core", "statement", "pipe", "start", "end", "cause"), e)) for e in p.time_events()]
+    names = ("core", "statement", "cause", "pipe", "start", "end")
+    return [dict(zip(names, e)) | {"pipe": e[3].decode()} for e in np.frombuffer(p.time_events(), EVENT).tolist()]
 
 
 def test_flag_edge():

@@ -2,6 +2,8 @@
 
 import functools
 
+import numpy as np
+
 SUMS = ("us", "cycles", "blocks", "instructions", "gm_read_bytes", "gm_write_bytes", "hbm_read_bytes",
         "hbm_write_bytes", "hbm_moved_bytes", "compute_only_us", "copy_only_us", "overhead_us", "flops")  # fmt: skip
 
@@ -61,27 +63,37 @@ class Launches(list):
     @functools.cached_property
     def _joined(self):
         """cores, statements, events of all launches; a core is the same one in each of them."""
-        cores, number, statements, events, began = [], {}, [], [], 0.0
+        cores, number, statements, joined, first, began = [], {}, [], [], 0, 0.0
         for p in self:
             for c in p.cores:
                 if number.setdefault((c["kind"], c["number"]), len(cores)) == len(cores):
                     cores.append(c)
-            place = [number[c["kind"], c["number"]] for c in p.cores]
-            first, known = len(events), len(statements)
+            place = np.array([number[c["kind"], c["number"]] for c in p.cores], "i4")
+            events = p.events.copy()
+            events["core"] = place[events["core"]]
+            events["statement"] += len(statements)
+            events["cause"][events["cause"] >= 0] += first
+            for time in ("start_us", "end_us"):
+                events[time] += began
+            joined.append(events)
             statements += p.statements
-            for core, s, pipe, start, end, cause in p.events:
-                cause = cause + first if cause >= 0 else -1
-                events.append((place[core], s + known, pipe, start + began, end + began, cause))
+            first += len(events)
             began += p.us
-        return cores, statements, events
+        return cores, statements, np.concatenate(joined)
 
     cores = property(lambda self: self._joined[0])
     statements = property(lambda self: self._joined[1])
     events = property(lambda self: self._joined[2])
 
+    @property
+    def n_events(self):
+        return sum(p.n_events for p in self)
+
     @functools.cached_property
     def lanes(self):
-        return {(core, pipe) for core, _, pipe, _, _, _ in self.events}
+        from .profile import lanes_of
+
+        return lanes_of(self.events)
 
     # ---- views ------------------------------------------------------------------------------------------------------
 

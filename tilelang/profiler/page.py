@@ -3,7 +3,9 @@ anywhere; the data stand in the page as JSON. `page.html#from=3&to=5` opens at 3
 
 import json
 
-from .trace import PIPE_ORDER
+import numpy as np
+
+from .trace import PIPE_ORDER, pipe_numbers
 
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>@TITLE@</title>
@@ -21,7 +23,8 @@ h1 { font-size: 17px; margin: 0 0 4px } pre { background: #f5f6f7; padding: 10px
 <label><input type="checkbox" id="arrows" checked> flags as arrows</label><span class="key" id="key"></span>
 <span id="span"></span></div>
 <canvas id="time"></canvas><div id="tip"></div>
-<p>Wheel: zoom at the pointer. Drag: move along time; with shift: up and down the cores. Double click: the whole.</p>
+<p>Wheel: zoom at the pointer. Drag: move along time; with shift: up and down the cores. Double click: the whole.
+@LESS@</p>
 <pre>@TABLE@</pre>
 <script type="application/json" id="data">@DATA@</script>
 <script>
@@ -39,14 +42,15 @@ D.cores.forEach((c, n) => c.pipes.forEach((p, i) => {
 let y = 0;
 for (const r of rows) { if (r.first) y += GAP; r.y = y; y += ROW; }
 const height = y;
-D.events.forEach((e, i) => rows[rowOf.get(e[0] + e[2])].events.push(i));
-for (const r of rows) r.events.sort((a, b) => D.events[a][3] - D.events[b][3]);
+const E = D.events;
+E.core.forEach((c, i) => rows[rowOf.get(c + D.order[E.pipe[i]])].events.push(i));
+for (const r of rows) r.events.sort((a, b) => E.start[a] - E.start[b]);
 const view = {from: 0, to: D.us, up: 0};
 document.getElementById("key").innerHTML = D.order.map(p => `<i style="background:${COLOR[p]}"></i>${p}`).join("");
 
 function firstAfter(list, t) { // the first event of a row that ends after t
   let lo = 0, hi = list.length;
-  while (lo < hi) { const m = (lo + hi) >> 1; if (D.events[list[m]][4] < t) lo = m + 1; else hi = m; }
+  while (lo < hi) { const m = (lo + hi) >> 1; if (E.end[list[m]] < t) lo = m + 1; else hi = m; }
   return lo;
 }
 function x(t) { return LEFT + (t - view.from) / (view.to - view.from) * (canvas.width / devicePixelRatio - LEFT); }
@@ -75,9 +79,9 @@ function draw() {
     ctx.fillStyle = COLOR[r.pipe];
     let until = -1;
     for (let k = firstAfter(r.events, view.from); k < r.events.length; k++) {
-      const e = D.events[r.events[k]];
-      if (e[3] > view.to) break;
-      const a = Math.max(x(e[3]), LEFT), b = Math.max(x(e[4]), a + 0.4);
+      const e = r.events[k];
+      if (E.start[e] > view.to) break;
+      const a = Math.max(x(E.start[e]), LEFT), b = Math.max(x(E.end[e]), a + 0.4);
       if (b < until) continue; // several events in a pixel: one box
       ctx.fillRect(a, top + 1, Math.max(b - a - 0.2, 0.6), ROW - 3);
       until = Math.max(until, a + 0.4); shown++;
@@ -94,13 +98,13 @@ function arrows(h) {
     const top = TOP + r.y - view.up + ROW / 2;
     if (top < TOP || top > h) continue;
     for (let k = firstAfter(r.events, view.from); k < r.events.length; k++) {
-      const e = D.events[r.events[k]];
-      if (e[3] > view.to) break;
-      if (e[5] < 0) continue;
-      const c = D.events[e[5]], from = rows[rowOf.get(c[0] + c[2])];
-      if (from === r || c[2] === "s") continue;
-      ctx.beginPath(); ctx.moveTo(Math.max(x(c[4]), LEFT), TOP + from.y - view.up + ROW / 2);
-      ctx.lineTo(Math.max(x(e[3]), LEFT), top); ctx.stroke();
+      const e = r.events[k], c = E.cause[e];
+      if (E.start[e] > view.to) break;
+      if (c < 0) continue;
+      const pipe = D.order[E.pipe[c]], from = rows[rowOf.get(E.core[c] + pipe)];
+      if (from === r || pipe === "s") continue;
+      ctx.beginPath(); ctx.moveTo(Math.max(x(E.end[c]), LEFT), TOP + from.y - view.up + ROW / 2);
+      ctx.lineTo(Math.max(x(E.start[e]), LEFT), top); ctx.stroke();
     }
   }
 }
@@ -126,11 +130,10 @@ canvas.addEventListener("pointermove", e => {
     draw(); return;
   }
   const t = timeAt(e.offsetX), at = e.offsetY - TOP + view.up, r = rows.find(r => at >= r.y && at < r.y + ROW);
-  const k = r ? firstAfter(r.events, t) : -1, ev = r && r.events[k] !== undefined ? D.events[r.events[k]] : null;
-  if (!ev || ev[3] > t) { tip.style.display = "none"; return; }
-  const s = D.statements[ev[1]];
-  tip.textContent = `${s[0]}\\n${s[1]}\\n${ev[3].toFixed(3)} to ${ev[4].toFixed(3)} us: ` +
-    `${(ev[4] - ev[3]).toFixed(3)} us`;
+  const e2 = r ? r.events[firstAfter(r.events, t)] : undefined, from = E.start[e2], to = E.end[e2];
+  if (e2 === undefined || from > t) { tip.style.display = "none"; return; }
+  const s = D.statements[E.statement[e2]];
+  tip.textContent = `${s[0]}\\n${s[1]}\\n${from.toFixed(3)} to ${to.toFixed(3)} us: ${(to - from).toFixed(3)} us`;
   tip.style.display = "block"; tip.style.left = e.clientX + 14 + "px"; tip.style.top = e.clientY + 10 + "px";
 });
 document.getElementById("all").onclick = () => canvas.dispatchEvent(new Event("dblclick"));
@@ -151,6 +154,9 @@ def _escape(text):
 
 def write_page(profile, path):
     """Writes the page to `path` and returns it."""
+    events = profile.events
+    columns = {c: events[c] for c in ("core", "statement", "cause")} | {"pipe": pipe_numbers(events)}
+    columns |= {"start": np.round(events["start_us"], 4), "end": np.round(events["end_us"], 4)}
     data = {
         "us": profile.us,
         "order": PIPE_ORDER,
@@ -159,11 +165,15 @@ def write_page(profile, path):
             for n, c in enumerate(profile.cores)
         ],
         "statements": [[f"{s['file']}:{s['line']}", s["text"]] for s in profile.statements],
-        "events": [[c, s, p, round(a, 4), round(b, 4), w] for c, s, p, a, b, w in profile.events],
+        "events": {name: column.tolist() for name, column in columns.items()},
     }
     told = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    n = profile.n_events
+    less = f"It shows the first {len(events)} of {n} events." if len(events) < n else ""
     title = _escape(f"{profile.name} on {profile.chip}: {profile.us:.2f} us")
-    page = _PAGE.replace("@TITLE@", title).replace("@TABLE@", _escape(str(profile))).replace("@DATA@", told)
+    page = _PAGE
+    for mark, text in (("TITLE", title), ("LESS", less), ("TABLE", _escape(str(profile))), ("DATA", told)):
+        page = page.replace(f"@{mark}@", text)
     with open(path, "w", encoding="utf-8") as f:
         f.write(page)
     return path

@@ -11,6 +11,8 @@ import linecache
 import math
 import re
 
+import numpy as np
+
 from ..errors import ArgumentError, KernelFault
 from ..frontend.expr import evaluate
 from ..kernel import LAUNCHES, lowered
@@ -28,7 +30,10 @@ REASONS = {
     "end": "no more work",
 }
 
+# How many events are kept at once, and a row of them; in memory as the core's time_events gives them.
 MOST_EVENTS = 1_000_000
+EVENT = np.dtype([("core", "i4"), ("statement", "i4"), ("cause", "i4"), ("pipe", "S4"), ("start_us", "f8"),
+                  ("end_us", "f8")])  # fmt: skip
 LONG_ROWS, NO_LATENCY = "rows in GM long and aligned", "transfers without latency"
 DEEPER = "one more stage in every T.Pipelined"
 SPARE = "without the flags and barriers by hand that order nothing"
@@ -70,6 +75,11 @@ class Line:
 
     def __repr__(self):
         return f"<line {self.file}:{self.line}: {self.share:.1%} of {self.pipe or 'no pipe'}, {self.source.strip()}>"
+
+
+def lanes_of(events):
+    """{(core, pipe)} of events."""
+    return {(core, pipe.decode()) for core, pipe in np.unique(events[["core", "pipe"]]).tolist()}
 
 
 def profile(kernel, args, kwargs):
@@ -210,7 +220,8 @@ class Profile:
     def settle(self):
         """Where the clock follows a run: asks now all that other runs answer, while what that run read is there."""
         if self._follow:
-            _ = self.compute_only_us, self.copy_only_us, self.overhead_us, self.what_if, self.conflicts, self.events
+            _ = self.compute_only_us, self.copy_only_us, self.overhead_us, self.what_if, self.conflicts
+            _ = self.critical_path, self.events
         return self
 
     # ---- other runs ---------------------------------------------------------------------------------------------
@@ -291,13 +302,27 @@ class Profile:
         except KernelFault:  # its loops depend on data, and there is no run of it to follow
             return None
 
-    @functools.cached_property
-    def events(self):
-        """[(core, statement, pipe, start us, end us, cause)] in the order they ended; `cause`: the event that let it
-        begin, -1 for none. core and statement index `cores` and `statements`. At most the first MOST_EVENTS."""
+    def _events_from(self, number):
+        """(result, the events from that number on)."""
         with self.kernel._lock:
-            self._run(full=False, timeline=True, max_events=MOST_EVENTS)
-            return self._program.time_events()
+            result, _ = self._run(full=False, timeline=True, first_event=number, max_events=MOST_EVENTS)
+            return result, np.frombuffer(self._program.time_events(), EVENT)
+
+    @functools.cached_property
+    def _first_events(self):
+        return self._events_from(0)
+
+    @property
+    def events(self):
+        """What ran when, in the order of the ends: a numpy array with the fields core, statement (they index `cores`
+        and `statements`), pipe (bytes), start_us, end_us, and cause, the event that let it begin, -1 for none. At most
+        the first MOST_EVENTS of n_events."""
+        return self._first_events[1]
+
+    @property
+    def n_events(self):
+        """How many events there are."""
+        return self._first_events[0]["events"]
 
     def waits(self, side, pipe):
         """[(us a core, reason, statement)]: what a pipe waited for and where, longest first."""
@@ -337,7 +362,7 @@ class Profile:
     @functools.cached_property
     def lanes(self):
         """{(core, pipe)} on which something ran."""
-        return {(core, pipe) for core, _, pipe, _, _, _ in self.events}
+        return lanes_of(self.events)
 
     # ---- where the time goes ------------------------------------------------------------------------------------
 
@@ -372,19 +397,28 @@ class Profile:
     def critical_path(self):
         """[(statement, pipe, microseconds, times)]: the chain of instructions, and of what S did, each of which let the
         next one begin, from the last to end back to the first; dearest first. `us` without them is the launch, starts
-        of blocks, flags on their way and data on their way from memory. Empty where there are more events than are
-        kept."""
-        if not self.events or len(self.events) >= MOST_EVENTS:
-            return []
-        at = max(range(len(self.events)), key=lambda i: self.events[i][4])
-        spent = {}
-        until = self.events[at][4]
+        of blocks, flags on their way and data on their way from memory. Of more than MOST_EVENTS the clock gives a
+        part in each run, from the last one back."""
+        (result, events), first, path = self._first_events, 0, []
+        at = result["last_event"]
         while at >= 0:
-            core, statement, pipe, start, end, cause = self.events[at]
-            us, n = spent.get((statement, pipe), (0.0, 0))
-            spent[statement, pipe] = us + max(min(end, until) - start, 0.0), n + 1
-            until, at = min(start, until), cause
-        return sorted(((*key, us, n) for key, (us, n) in spent.items()), key=lambda x: (-x[2], x[0], x[1]))
+            if not first <= at < first + len(events):
+                first = max(at - MOST_EVENTS + 1, 0)
+                events = self._events_from(first)[1]
+            cause, here = events["cause"], []
+            while at >= first:
+                here.append(at - first)
+                at = int(cause[at - first])
+            path.append(events[here])
+        if not path:
+            return []
+        path = np.concatenate(path)
+        until = np.minimum.accumulate(np.append(path["end_us"][0], path["start_us"][:-1]))
+        us = np.maximum(np.minimum(path["end_us"], until) - path["start_us"], 0.0)
+        keys, which = np.unique(path[["statement", "pipe"]], return_inverse=True)
+        spent, times = np.bincount(which, us).tolist(), np.bincount(which).tolist()
+        found = [(int(s), p.decode(), spent[i], times[i]) for i, (s, p) in enumerate(keys)]
+        return sorted(found, key=lambda x: (-x[2], x[0], x[1]))
 
     @property
     def peak_gbps(self):

@@ -58,7 +58,6 @@ def _lines(p):
 def _path(p):
     path = p.critical_path
     if not path:
-        yield "critical path: not known, there were more than a million events"
         return
     on_path = sum(us for _, _, us, _ in path)
     yield f"critical path ({on_path:.2f} of {p.us:.2f} us)"

@@ -7,75 +7,82 @@ that one to it; that pipe S issued it is no arrow. Times are microseconds."""
 
 import json
 
+import numpy as np
+
 PIPE_ORDER = ("s", "mte2", "mte1", "m", "fix", "v", "mte3")
+AT_ONCE = 20_000  # events that are written together
+
+
+def pipe_numbers(events):
+    """The place of each event's pipe in PIPE_ORDER."""
+    known = np.array(PIPE_ORDER, "S4")
+    order = np.argsort(known)
+    return order[np.searchsorted(known, events["pipe"], sorter=order)]
 
 
 def shown_ends(events):
     """When the slice of each event ends: with the event, or where the next one of its pipe begins."""
-    ends, later = [end for _, _, _, _, end, _ in events], {}
-    for i in sorted(range(len(events)), key=lambda i: (events[i][3], i), reverse=True):
-        lane = events[i][0], events[i][2]
-        ends[i] = max(min(ends[i], later.get(lane, ends[i])), events[i][3])
-        later[lane] = events[i][3]
-    return ends
+    lane, start, ends = events["core"] * len(PIPE_ORDER) + pipe_numbers(events), events["start_us"], events["end_us"]
+    by_lane = np.lexsort((start, lane))
+    last = np.append(np.diff(lane[by_lane]) != 0, True)
+    ends = ends.copy()
+    ends[by_lane] = np.where(last, ends[by_lane], np.minimum(ends[by_lane], np.append(start[by_lane][1:], 0.0)))
+    return np.maximum(ends, start)
 
 
-def trace_events(profile):
-    """The list of trace events of a profile."""
-    out = []
-    events = profile.events
-    ends = shown_ends(events)
+def _meta(what, pid, tid, args):
+    return json.dumps({"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}, separators=(",", ":"))
+
+
+def _lanes(profile):
     for n, core in enumerate(profile.cores):
-        out.append(_meta("process_name", n, 0, f"{core['kind']} core {core['number']}"))
-        out.append({"ph": "M", "name": "process_sort_index", "pid": n, "tid": 0, "args": {"sort_index": n}})
+        yield _meta("process_name", n, 0, {"name": f"{core['kind']} core {core['number']}"})
+        yield _meta("process_sort_index", n, 0, {"sort_index": n})
         for t, pipe in enumerate(PIPE_ORDER):
             if (n, pipe) in profile.lanes:
-                out.append(_meta("thread_name", n, t, pipe.upper()))
-                out.append({"ph": "M", "name": "thread_sort_index", "pid": n, "tid": t, "args": {"sort_index": t}})
-    for i, (core, statement, pipe, start, end, cause) in enumerate(events):
-        s = profile.statements[statement]
-        at = {"pid": core, "tid": PIPE_ORDER.index(pipe)}
-        args = {"line": f"{s['file']}:{s['line']}", "statement": s["text"], "complete_us": end}
-        out.append(
-            {
-                "ph": "X",
-                "name": s["text"].split(" ", 1)[0],
-                "cat": pipe,
-                "ts": start,
-                "dur": ends[i] - start,
-                **at,
-                "args": args,
-            }
-        )
-        if cause < 0 or events[cause][2] == "s" or (events[cause][0] == core and events[cause][2] == pipe):
-            continue
-        other = events[cause]
-        out.append(
-            {
-                "ph": "s",
-                "id": i,
-                "name": "flag",
-                "cat": "flag",
-                "ts": other[3] + 0.99 * (ends[cause] - other[3]),  # within its slice, or the arrow starts at another
-                "pid": other[0],
-                "tid": PIPE_ORDER.index(other[2]),
-            }
-        )
-        out.append({"ph": "f", "bp": "e", "id": i, "name": "flag", "cat": "flag", "ts": start, **at})
-    return out
+                yield _meta("thread_name", n, t, {"name": pipe.upper()})
+                yield _meta("thread_sort_index", n, t, {"sort_index": t})
 
 
-def _meta(what, pid, tid, name):
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+def _slices(profile):
+    """JSON of the events and arrows, as text: a million of them as objects take minutes."""
+    events = profile.events
+    if not len(events):
+        return
+    pipes, starts, ends = pipe_numbers(events), np.round(events["start_us"], 6), np.round(shown_ends(events), 6)
+    cause = events["cause"]
+    other = np.maximum(cause, 0)
+    same = (events["core"][other] == events["core"]) & (pipes[other] == pipes)
+    arrow = (cause >= 0) & (pipes[other] != 0) & ~same  # pipe 0 is S
+    leaves = np.round(starts[other] + 0.99 * (ends[other] - starts[other]), 6)  # within its slice, or it is another's
+    lasts = np.round(ends - starts, 6)
+    name = [json.dumps(s["text"].split(" ", 1)[0]) for s in profile.statements]
+    args = [json.dumps({"line": f"{s['file']}:{s['line']}", "statement": s["text"]}, separators=(",", ":"))[:-1]
+            for s in profile.statements]  # fmt: skip
+    flag = '"name":"flag","cat":"flag","ts":'
+    rows = [events["core"], pipes, events["statement"], starts, lasts, np.round(events["end_us"], 6), arrow,
+            events["core"][other], pipes[other], leaves]  # fmt: skip
+    for first in range(0, len(events), AT_ONCE):
+        columns = [c[first : first + AT_ONCE].tolist() for c in rows]
+        for i, (c, p, s, ts, dur, end, has, c2, p2, ts2) in enumerate(zip(*columns), first):
+            at = f'{ts},"pid":{c},"tid":{p}'
+            yield (f'{{"ph":"X","name":{name[s]},"cat":"{PIPE_ORDER[p]}","ts":{at},"dur":{dur},'
+                   f'"args":{args[s]},"complete_us":{end}}}}}')  # fmt: skip
+            if has:
+                yield f'{{"ph":"s","id":{i},{flag}{ts2},"pid":{c2},"tid":{p2}}}'
+                yield f'{{"ph":"f","bp":"e","id":{i},{flag}{at}}}'
 
 
 def write_trace(profile, path):
     """Writes the trace to `path` and returns it."""
-    document = {
-        "displayTimeUnit": "ns",
-        "otherData": {"kernel": profile.name, "chip": profile.chip, "us": profile.us, "clock": "simulated"},
-        "traceEvents": trace_events(profile),
-    }
+    about = {"kernel": profile.name, "chip": profile.chip, "us": profile.us, "clock": "simulated",
+             "events": profile.n_events, "shown": len(profile.events)}  # fmt: skip
     with open(path, "w", encoding="utf-8") as f:
-        json.dump(document, f, separators=(",", ":"))
+        f.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
+        before = ""
+        for some in (_lanes(profile), _slices(profile)):
+            for text in some:
+                f.write(before + text)
+                before = ",\n"
+        f.write("\n]}\n")
     return path
