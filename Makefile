@@ -49,7 +49,8 @@ hard: $(STAMP)
 	$(BIN)/cmake -S . -B build/tiny -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) -DTL_SANITIZE=ON -DTL_TINY=ON \
 	  -DTL_PYTHON=OFF
 	$(BIN)/cmake --build build/tiny
-	build/hard/fail_alloc -n $(FAIL_MOST) test/random/*.tl test/ir/gemm.tl test/sim/mix-cross-flags.tl test/sim/sync-all.tl
+	build/hard/fail_alloc -n $(FAIL_MOST) test/random/*.tl test/ir/gemm.tl test/sim/mix-cross-flags.tl test/sim/sync-all.tl \
+	  test/sim/reads-decide.tl
 	$(BIN)/python tools/fuzz/fuzz_files.py --tlc $(abspath build/hard/tlc) --seconds $(FUZZ_SECONDS)
 	$(BIN)/python tools/fuzz/fuzz_dsl.py --seconds $(FUZZ_SECONDS)
 	$(BIN)/python tools/fuzz/fuzz_ir.py --seconds $(FUZZ_SECONDS)

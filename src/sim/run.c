@@ -383,7 +383,8 @@ static void release(Run *r) {
 /* ---- both ------------------------------------------------------------------------------------------------- */
 
 static bool run(Arena *a, Run *r, const IrKernel *k, const Arch *arch, const SimArg *args, void (*what)(Run *)) {
-  jmp_buf here, *oom_a = a->oom, *oom_d = r->diags->arena->oom;
+  Arena *into[] = {a, r->diags->arena, r->opt && r->opt->record ? r->opt->record : a}; /* the caller's */
+  jmp_buf here, *oom[TL_COUNT(into)];
   r->sim.k = k;
   r->sim.arch = arch;
   r->sim.args = args;
@@ -391,16 +392,16 @@ static bool run(Arena *a, Run *r, const IrKernel *k, const Arch *arch, const Sim
   r->alloc.locked = (TlAlloc){locked_alloc, &r->alloc};
   pthread_mutex_init(&r->alloc.lock, NULL);
   arena_init(&r->arena, a->host, &here);
+  for (size_t i = 0; i < TL_COUNT(into); i++) oom[i] = into[i]->oom;
   bool out_of_memory = setjmp(here) != 0;
   if (!out_of_memory) {
-    a->oom = r->diags->arena->oom = &here;
+    for (size_t i = 0; i < TL_COUNT(into); i++) into[i]->oom = &here;
     what(r);
   }
-  a->oom = oom_a;
-  r->diags->arena->oom = oom_d;
+  for (size_t i = 0; i < TL_COUNT(into); i++) into[i]->oom = oom[i];
   bool ok = r->ok && !out_of_memory;
   release(r);
-  if (out_of_memory && oom_a) longjmp(*oom_a, 1);
+  if (out_of_memory && oom[0]) longjmp(*oom[0], 1);
   return ok;
 }
 

@@ -1,6 +1,6 @@
-/* fail_alloc.c - compiles and simulates files while the host refuses its k-th request for memory, for k = 1, 2, 3 …
- * until one run needs fewer; with `-n MOST` for at most MOST of them a file, spread evenly. Every call must come back,
- * report TL0001 when it failed for that reason, and leak nothing.
+/* fail_alloc.c - compiles, simulates and times files while the host refuses its k-th request for memory, for k = 1, 2,
+ * 3 … until one run needs fewer; with `-n MOST` for at most MOST of them a file, spread evenly. Every call must come
+ * back, report TL0001 when it failed for that reason, and leak nothing.
  *
  *   cc -g -O1 -fsanitize=address,undefined -Iinclude tools/fuzz/fail_alloc.c … -o build/fail_alloc
  *   build/fail_alloc test/ir/\*.tl */
@@ -39,9 +39,12 @@ static void simulate(TlContext *c) {
       for (int d = 0; d < p.rank; d++) bytes *= args[i].shape[d];
       if (p.is_tensor) args[i].data = calloc(1, (size_t)bytes + 1);
     }
-    TlSim opt = {.checks = 1, .threads = 1};
+    TlSim opt = {.checks = 1, .threads = 1, .record = 1};
     TlSimResult r;
-    tl_sim(c, args, n, &opt, &r);
+    TlTime time = {.follow = 1};
+    TlCost cost;
+    if (tl_sim(c, args, n, &opt, &r)) tl_time(c, args, n, &time, NULL);
+    tl_cost(c, args, n, &cost);
   }
   for (int i = 0; i < n; i++) free(args[i].data);
 }
