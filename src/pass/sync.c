@@ -363,12 +363,33 @@ static int common_depth(const Entry *d, const Entry *e, bool *carried) {
 
 static bool before_in_block(const IrStmt *a, const IrStmt *b) { return a->id < b->id; }
 
+/* Does the trace hold every iteration of a loop? Then an id for each of them hides nothing. */
+static bool whole_in_trace(const Sync *y, const IrStmt *loop) {
+  int64_t trips;
+  return ir_is_int(loop->loop.step, 1) && ir_const_diff(y->k, loop->loop.hi, loop->loop.lo, &trips) &&
+         trips == y->trips[loop->id];
+}
+
+/* How many iterations of the loop below `level` lie between the two, all its runs one after the other, if ids can
+ * rotate over so many of them; else 0. So the flag stands inside, and a run need not wait for the end of the one
+ * before. */
+static int32_t apart_inside(const Sync *y, const Entry *d, const Entry *e, int level) {
+  int in = level + 1;
+  const IrStmt *loop = in < d->depth && in < e->depth && d->loop[in] == e->loop[in] ? d->loop[in] : NULL;
+  if (!loop || loop->op != ST_FOR || loop->block != &d->loop[level]->body || !whole_in_trace(y, loop)) return 0;
+  int32_t trips = y->trips[loop->id];
+  int32_t n = (e->iter[level] - d->iter[level]) * trips + e->iter[in] - d->iter[in];
+  return n > 1 && n <= MAX_ROTATION && trips % n == 0 ? n : 0;
+}
+
 /* Orders the missing edge. attempt > 0: what was tried did not cover it. */
 static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
   const Entry *e = &y->trace.entries.data[at], *d = &y->trace.entries.data[e->dep[p]];
   const char *why = hazard_text(y, d, e, e->dep_buf[p]);
   bool carried;
   int level = common_depth(d, e, &carried);
+  int32_t inside = carried && !attempt ? apart_inside(y, d, e, level) : 0;
+  if (inside) level++;
   IrBlock *block = carried ? &d->loop[level]->body : ir_common_block(d->stmt, e->stmt);
   IrStmt *D = ir_child_of(block, d->stmt), *E = ir_child_of(block, e->stmt);
   bool breaking = false;
@@ -387,7 +408,7 @@ static void cover(Sync *y, uint32_t at, Pipe p, int attempt) {
       .src = d->pipe, .dst = e->pipe, .after = D, .before = E, .n = 1, .why = why, .why_d = d->stmt, .why_e = e->stmt};
   if (carried && !before_in_block(D, E)) {
     IrStmt *loop = d->loop[level];
-    f.n = e->iter[level] - d->iter[level];
+    f.n = inside ? inside : e->iter[level] - d->iter[level];
     f.rotor = loop;
     for (int i = level; i >= 0 && d->loop[i]->op == ST_FOR; i--) loop = d->loop[i]; /* primed once for the whole nest */
     f.loop = loop;
@@ -404,7 +425,7 @@ static void mend(Sync *y, uint32_t i) {
   IrStmt *loop = f->before->block->parent;
   while (loop && loop->op == ST_IF) loop = loop->block->parent;
   bool in_loop = !f->loop && loop && loop->op == ST_FOR && !has_break(loop);
-  if (in_loop && f->n + 1 < y->trips[loop->id]) {
+  if (in_loop && f->n + 1 < y->trips[loop->id] + whole_in_trace(y, loop)) {
     f->rotor = loop;
     f->n++;
     return;
