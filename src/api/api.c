@@ -216,6 +216,7 @@ static bool harmless(TlContext *c, const PassCtx *fresh, const TlLower *o, const
  * those that make the difference are left out, and the user is told. */
 static bool lower_says(TlContext *c, const TlLower *o) {
   PassCtx fresh = c->pass;
+  ir_guard_says(c->module->kernel);
   const char *text = api_print(c, c->module), *plain = lowered_text(c, &fresh, o, with_says(c, text, NULL));
   uint32_t before = c->diags.n_errors, known = c->diags.list.len;
   Says says = {.a = &c->arena};

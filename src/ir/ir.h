@@ -267,7 +267,7 @@ struct IrStmt {
     struct { IrBuf *buf; IrExpr **idx; IrExpr *value; bool accumulate, atomic; } store;
     struct { IrBuf *buf; } alloc;
     struct { Pipe src, dst; IrExpr *id; int32_t mode; } sync; /* barrier, cross_*: src only */
-    struct { const char *text; IrExpr *cond; IrArg *arg; uint8_t n, when, side; } say; /* not among args */
+    struct { const char *text; IrExpr *only, *cond; IrArg *arg; uint8_t n, when, side; } say; /* not among args */
   };
   const char *why; /* set by passes: which hazard a flag orders, why a loop is scalar (explain) */
 };
@@ -427,6 +427,9 @@ int ir_count_says(const IrKernel *k);
 /* Takes them out, and the loops and ifs that held nothing else. keep: one for each in the order of ir_walk, those that
  * are true stay; NULL: none. */
 void ir_drop_says(IrKernel *k, const bool *keep);
+/* An `if` on elements around nothing but prints and assertions becomes their own condition, `print if`: they look at
+ * the elements as they look at what they show, and the program needs them no more than before. */
+void ir_guard_says(IrKernel *k);
 
 /* ---- vec.c: the one reading of a vector instruction's operands (simulator, writers, verifier, legalize) ---- */
 

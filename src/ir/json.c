@@ -126,6 +126,7 @@ static void put_say(Text *t, const IrStmt *s) {
   static const char *const when[] = {"here", "before", "after"};
   put_name(t, "text", s->say.text);
   put_name(t, "when", when[s->say.when]);
+  if (s->say.only) put_field(t, "only", s->say.only);
   put_field(t, "cond", s->say.cond);
   key(t, "args");
   text_put(t, "[");

@@ -683,13 +683,21 @@ static const char *read_text(Parser *p) {
   return text_str(&t);
 }
 
+static IrExpr *read_condition(Parser *p) {
+  IrExpr *e = read_expr(p);
+  return e->type == DT_BOOL ? e : ir_unary(p->k, EX_LNOT, ir_unary(p->k, EX_LNOT, e));
+}
+
 static IrStmt *read_say(Parser *p, StmtOp op, Loc loc) {
   enum { MOST = 64 };
   IrArg args[MOST];
   IrStmt *s = ir_new_stmt(p->k, op, loc);
+  if (accept_word(p, "if")) {
+    s->say.only = read_condition(p);
+    expect(p, ",");
+  }
   if (op == ST_ASSERT) {
-    s->say.cond = read_expr(p);
-    if (s->say.cond->type != DT_BOOL) s->say.cond = ir_unary(p->k, EX_LNOT, ir_unary(p->k, EX_LNOT, s->say.cond));
+    s->say.cond = read_condition(p);
     expect(p, ",");
   } else if (accept_word(p, "before")) {
     s->say.when = SAY_BEFORE;

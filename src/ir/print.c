@@ -165,6 +165,11 @@ static void put_text(Text *t, const char *s) {
 static void put_say(Text *t, const IrStmt *s) {
   static const char *const when[] = {"", "before ", "after "};
   text_printf(t, "%s ", s->op == ST_ASSERT ? "assert" : "print");
+  if (s->say.only) {
+    text_put(t, "if ");
+    ir_print_expr(t, s->say.only);
+    text_put(t, ", ");
+  }
   if (s->say.cond) {
     ir_print_expr(t, s->say.cond);
     text_put(t, ", ");

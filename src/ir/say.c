@@ -48,3 +48,84 @@ static bool drop(IrBlock *b, const bool **keep) {
 }
 
 void ir_drop_says(IrKernel *k, const bool *keep) { drop(&k->body, &keep); }
+
+/* ---- an `if` around prints --------------------------------------------------------------------------------------- */
+
+static void look_for_load(IrExpr *e, void *user) { *(bool *)user |= e->op == EX_LOAD; }
+
+static bool loads(IrExpr *e) {
+  bool found = false;
+  ir_walk_expr(e, look_for_load, &found);
+  return found;
+}
+
+/* Nothing but prints and assertions, loops and branches around them, and the names they use; n: how many there are. */
+static bool only_says(const IrBlock *b, int *n) {
+  for (const IrStmt *s = b->first; s; s = s->next) {
+    *n += ir_is_say(s);
+    bool around = s->op == ST_IF || s->op == ST_FOR;
+    if (!ir_is_say(s) && s->op != ST_LET && !around) return false;
+    if (around && (!only_says(&s->body, n) || !only_says(&s->alt, n))) return false;
+  }
+  return true;
+}
+
+typedef struct { IrKernel *k; const IrVar *var; IrExpr *by; } Known;
+
+static void put_known(IrExpr **e, void *user) {
+  const Known *x = user;
+  *e = ir_subst(x->k, *e, x->var, x->by);
+}
+
+static bool put_in(IrStmt *s, void *user) {
+  ir_stmt_exprs(s, put_known, user);
+  ir_say_exprs(s, put_known, user);
+  return true;
+}
+
+/* A name in a block of says is what it stands for: nothing in between changes it. */
+static void drop_names(IrKernel *k, IrBlock *b) {
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    drop_names(k, &s->body);
+    drop_names(k, &s->alt);
+    if (s->op != ST_LET) continue;
+    Known x = {k, s->set.var, s->set.value};
+    ir_walk(b, put_in, &x);
+    ir_remove(s);
+  }
+}
+
+static void put_guard(IrKernel *k, IrBlock *b, IrExpr *cond) {
+  for (IrStmt *s = b->first; s; s = s->next) {
+    put_guard(k, &s->body, cond);
+    put_guard(k, &s->alt, cond);
+    if (ir_is_say(s)) s->say.only = s->say.only ? ir_binary(k, EX_LAND, cond, s->say.only) : cond;
+  }
+}
+
+static void guard(IrKernel *k, IrBlock *b) {
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    int n = 0;
+    bool around = s->op == ST_IF || s->op == ST_FOR;
+    if (around && only_says(&s->body, &n) && only_says(&s->alt, &n) && n) {
+      drop_names(k, &s->body);
+      drop_names(k, &s->alt);
+    } else {
+      n = 0;
+    }
+    guard(k, &s->body);
+    guard(k, &s->alt);
+    if (!n || s->op != ST_IF || !loads(s->test.cond)) continue;
+    put_guard(k, &s->body, s->test.cond);
+    put_guard(k, &s->alt, ir_unary(k, EX_LNOT, s->test.cond));
+    for (IrStmt *x; (x = s->alt.first);) {
+      ir_remove(x);
+      ir_append(&s->body, x);
+    }
+    ir_replace_with_block(s, &s->body);
+  }
+}
+
+void ir_guard_says(IrKernel *k) { guard(k, &k->body); }

@@ -848,6 +848,7 @@ static void check_say(Verifier *v, IrStmt *s) {
     Diag *g = bad(v, SAY_ARGS, "'%s' \"%s\" has %d values for %d conversions", stmt_word(s), s->say.text, s->say.n, n);
     diag_fix(v->d, g, "write a conversion for each value");
   }
+  if (s->say.only) check_expr(v, s->say.only);
   if (s->say.cond) check_expr(v, s->say.cond);
   for (int i = 0; i < s->say.n; i++) {
     if (s->say.arg[i].kind == ARG_SCALAR) check_expr(v, s->say.arg[i].scalar);

@@ -61,6 +61,7 @@ void ir_stmt_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
 
 void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
   if (!ir_is_say(s)) return;
+  if (s->say.only) f(&s->say.only, user);
   if (s->say.cond) f(&s->say.cond, user);
   for (int i = 0; i < s->say.n; i++) {
     IrArg *a = &s->say.arg[i];

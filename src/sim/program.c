@@ -352,11 +352,13 @@ static void say_stmt(Build *b, const IrStmt *s) {
   if (s->say.when || !b->says) return;
   emit(b, C_DRAIN, 0, 0, 0, 0);
   b->peek = true;
+  int32_t no = s->say.only ? emit(b, C_JZ, 0, 0, expr(b, s->say.only), 0) : 0;
   if (s->say.cond) x.cond = expr(b, s->say.cond);
   for (int i = 0; i < s->say.n; i++) operand(b, &s->say.arg[i], &x.arg[i]);
   b->peek = false;
   vec_push(b->arena, &b->say, x);
   emit(b, C_SAY, 0, 0, (int32_t)b->say.len - 1, 0);
+  if (s->say.only) land_here(b, no);
 }
 
 static void stmt(Build *b, const IrStmt *s) {

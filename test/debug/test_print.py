@@ -182,7 +182,7 @@ def test_only_what_would_change_the_program_is_left_out(capsys):
             T.copy(A, a)
             for i in T.serial(n):
                 T.printf("step %d\n", i)
-                if a[0, 0] > 2.0:
+                for _ in T.serial(T.cast(a[0, 0], "int32")):
                     T.print("large")
             T.device_assert(n < 4)
             T.copy(a, C)
@@ -347,3 +347,57 @@ def test_a_raise_where_the_chip_decides_is_an_assertion():
         raises(x, 3)
     with pytest.raises(ValueError, match="n is too large"):  # in Python it is what it is
         raises.compiled().interpret(x, 4)
+
+
+@T.prim_func
+def conditional(X: T.Tensor((4, 16), "float32"), Y: T.Tensor((4, 16), "float32")):
+    with T.Kernel(1) as bx:
+        x, y = T.alloc_ub((4, 16), "float32"), T.alloc_ub((4, 16), "float32")
+        T.copy(X, x)
+        for i in T.serial(4):
+            if x[i, 0] > 20:
+                T.printf("row %d is %g", i, x[i, 0])
+                if x[i, 0] > 40:
+                    T.print(x[i, 0:2], "row")
+            else:
+                T.printf("small %d", i)
+            v = x[i, 2]
+            if v > 30:
+                T.printf("v %g", v)
+                T.device_assert(x[i, 1] < 1000, "large")
+        for i, j in T.Parallel(4, 16):
+            y[i, j] = x[i, j] * 2
+        T.copy(y, Y)
+
+
+@T.prim_func
+def silent(X: T.Tensor((4, 16), "float32"), Y: T.Tensor((4, 16), "float32")):
+    with T.Kernel(1) as bx:
+        x, y = T.alloc_ub((4, 16), "float32"), T.alloc_ub((4, 16), "float32")
+        T.copy(X, x)
+        for i, j in T.Parallel(4, 16):
+            y[i, j] = x[i, j] * 2
+        T.copy(y, Y)
+
+
+def test_prints_under_conditions_on_elements():
+    """They are shown, and the program is the one without them."""
+    x, y = np.arange(64, dtype="float32").reshape(4, 16), np.zeros((4, 16), "float32")
+    kernel = conditional.compiled()
+    kernel(x, y)
+    said = [p["text"] for p in kernel.last_run["printed"]]
+    assert said[:5] == ["small 0", "small 1", "row 2 is 32", "v 34", "row 3 is 48"]
+    assert said[5].startswith("row: ") and "[[48, 49]]" in said[5] and said[6:] == ["v 50"]
+    assert not kernel.diagnostics
+
+    def plain(text):  # without prints and places
+        lines = [re.sub(r" @[\d:]+$", "", n) for n in text.splitlines() if " print " not in n and " assert " not in n]
+        return [n for n in lines if not n.startswith(("file", "kernel", "tl"))]
+
+    with_says = "\n".join(plain(kernel.ir(after="sync")))
+    with_says = re.sub(r"\n +for %i in 0..4 \{\n +\}", "", with_says)
+    assert with_says.splitlines() == plain(silent.compiled().ir(after="sync"))
+    assert "if (x.GetValue" in kernel.get_kernel_source("ascendc")
+    x[3, 1] = 1000
+    with pytest.raises(tilelang.KernelFault, match="TL0817: `x.i, 1. < 1"):
+        kernel(x, y)

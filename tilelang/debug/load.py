@@ -9,8 +9,9 @@ from .arith import const
 from .machine import Node, Program
 
 _FIELDS = {  # field -> how it is read
-    "buf": "buf", "var": "var", "value": "expr", "cond": "expr", "lo": "expr", "hi": "expr", "step": "expr",
-    "id": "expr", "idx": "exprs", "ext": "exprs", "vars": "names", "in": "args", "out": "args", "attrs": "attrs",
+    "buf": "buf", "var": "var", "value": "expr", "cond": "expr", "only": "expr", "lo": "expr", "hi": "expr",
+    "step": "expr", "id": "expr",
+    "idx": "exprs", "ext": "exprs", "vars": "names", "in": "args", "out": "args", "attrs": "attrs",
     "body": "block", "alt": "block", "args": "args",
 }  # fmt: skip
 _CALLED = {"in": "ins", "out": "outs"}

@@ -30,6 +30,7 @@ class Node:
     """A statement. `kind` as in src/ir/json.c; the other fields by kind."""
 
     body = alt = ()
+    only = None  # the condition of a print or assertion
 
     def __init__(self, kind, loc, **fields):
         self.kind, self.loc = kind, loc
@@ -533,7 +534,7 @@ class Lane:
         self.run.tokens[self, flag] -= 1
 
     def on_print(self, s):
-        if s.when == "here" and not self.run.quiet:
+        if s.when == "here" and not self.run.quiet and (s.only is None or self.value(s.only)):
             self.show(s, self.who())
 
     def show(self, s, where):
@@ -541,7 +542,7 @@ class Lane:
         show_print(file or "kernel.tl", line, where, say(self, s.text, s.args))
 
     def on_assert(self, s):
-        if not self.value(s.cond):
+        if (s.only is None or self.value(s.only)) and not self.value(s.cond):
             text = say(self, s.text, s.args)
             cond = "" if s.cond.op == "const" else f"`{show(s.cond)}` does not hold{': ' * bool(text)}"
             raise self.fault(817, cond + text)

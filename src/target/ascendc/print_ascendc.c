@@ -31,15 +31,10 @@ static void dump(CWriter *w, const IrStmt *s, const IrRegion *r, const IrExpr *m
           ir_is_const(off) && !off->i ? "" : arena_printf(w->arena, "[%s]", cw_str(w, off)), s->loc.line, cw_str(w, n));
 }
 
-void ac_say(CWriter *w, const IrStmt *s) {
+static void put_say(CWriter *w, const IrStmt *s) {
   const char *from = s->say.text, *at = from;
   IrSpec spec;
   Text values;
-  if (s->say.when) {
-    cw_line(w, "// a print %s the launch is the host's", s->say.when == SAY_BEFORE ? "before" : "after");
-    return;
-  }
-  cw_line(w, "PipeBarrier<PIPE_ALL>();");
   if (s->op == ST_ASSERT) cw_open(w, "if (!(%s))", cw_str(w, s->say.cond));
   text_init(&values, w->arena);
   for (int n = 0; ir_next_spec(&at, &spec) && n < s->say.n; n++) {
@@ -57,4 +52,15 @@ void ac_say(CWriter *w, const IrStmt *s) {
   if (s->op != ST_ASSERT) return;
   cw_close(w);
   cw_line(w, "assert(%s);", cw_str(w, s->say.cond));
+}
+
+void ac_say(CWriter *w, const IrStmt *s) {
+  if (s->say.when) {
+    cw_line(w, "// a print %s the launch is the host's", s->say.when == SAY_BEFORE ? "before" : "after");
+    return;
+  }
+  cw_line(w, "PipeBarrier<PIPE_ALL>();");
+  if (s->say.only) cw_open(w, "if (%s)", cw_str(w, s->say.only));
+  put_say(w, s);
+  if (s->say.only) cw_close(w);
 }
