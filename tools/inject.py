@@ -921,7 +921,8 @@ def main():
     if options.write:
         old = options.write.read_text() if options.write.exists() else ""
         parts = dict.fromkeys(re.findall(r"^## .*?(?=^## |\Z)", old, re.M | re.S))
-        parts = [x.strip() for x in parts if not x.startswith(f"## {options.title}\n")] + [text]
+        ours = (f"## {options.title}\n", "## What is said")
+        parts = [x.strip() for x in parts if not x.startswith(ours)] + [text]
         page = PAGE.format(schedules=options.schedules + 1, parts="\n\n".join(sorted(parts, reverse=True)))
         options.write.write_text(page)
     if options.missed:
