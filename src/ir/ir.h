@@ -490,5 +490,6 @@ bool ir_cube_writes(DType from, DType to); /* can sums leave L0C so? Other dtype
 /* The dimension in which operand `arg` of an instruction of the cube's memories, or of a product, is known to start
  * inside a fractal, with the elements it must start on a multiple of; -1: none is known. */
 int ir_fractal_split(const IrStmt *s, int arg, int *unit);
+bool ir_starts_inside(const IrRegion *sums); /* is it known to start inside a fractal of L0C, of 16 columns? */
 
 #endif

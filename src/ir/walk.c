@@ -273,6 +273,11 @@ static bool any_row(const IrStmt *s, int arg) {
          r->off[d]->i + round_up(r->ext[d]->i, 16) <= round_up(r->buf->shape[d]->i, 16);
 }
 
+bool ir_starts_inside(const IrRegion *sums) {
+  int64_t rest;
+  return sums->buf->rank >= 2 && ir_residue(sums->off[sums->buf->rank - 1], 16, &rest) && rest;
+}
+
 int ir_fractal_split(const IrStmt *s, int arg, int *unit) {
   const IrRegion *r = &s->args[arg].region;
   const IrBuf *b = r->buf;

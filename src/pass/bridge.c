@@ -9,7 +9,7 @@
  * The accumulator's twin keeps adding over the loops around the product in which nothing else touches x, so the
  * hand-over happens once after them. Where the product overwrites x, or x was just cleared, the copy goes straight to
  * x. Declared memories are not bridged. Operands of 8-bit floats get a twin in float16 first; an accumulator that is
- * copied to a dtype which the cube does not write goes through UB, whose cores convert. */
+ * copied to a dtype which the cube does not write, or from inside a fractal, goes through UB. */
 #include "scope.h"
 
 typedef struct { PassCtx *p; IrKernel *k; Use *use; IrBuf **l1; uint32_t n; } Ctx;
@@ -242,20 +242,23 @@ static bool widen(IrStmt *s, void *user) {
   return true;
 }
 
-/* A copy of an accumulator in L0C as a dtype that the cube does not write: through UB. */
+/* What the cube does not write goes through UB: other dtypes, and what starts inside a fractal, for which the whole
+ * accumulator is copied. */
 static bool narrow(IrStmt *s, void *user) {
   Ctx *c = user;
   if (s->op != OP_COPY) return true;
   IrRegion *r = &s->args[0].region;
   DType from = r->buf->type, to = s->args[1].region.buf->type;
-  bool sums = undeclared(r->buf) && c->use[r->buf->id].uses & USE_ACC;
-  if (!sums || needs_acc(c, r->buf) || ir_cube_writes(from, to)) return true;
-  if (!may_hand_over(c->p, s, r->buf, "the cube does not write this dtype, and the vector cores convert")) return true;
-  IrBuf *out = twin(c, r->buf, "out", SPACE_UB, r, s->loc);
-  out->why = "the cube does not write this dtype";
-  IrRegion whole = ir_whole(c->k, out);
-  ir_insert_before(s, op_stmt(c, OP_COPY, s->loc, *r, whole, NULL));
-  *r = whole;
+  bool sums = undeclared(r->buf) && c->use[r->buf->id].uses & USE_ACC, inside = ir_starts_inside(r);
+  if (!sums || needs_acc(c, r->buf) || (ir_cube_writes(from, to) && !inside)) return true;
+  const char *why = inside ? "the cube writes whole fractals of 16 columns" : "the cube does not write this dtype";
+  if (!may_hand_over(c->p, s, r->buf, why)) return true;
+  IrBuf *out = twin(c, r->buf, "out", SPACE_UB, inside ? NULL : r, s->loc);
+  out->why = why;
+  IrRegion whole = ir_whole(c->k, out), sum = inside ? ir_whole(c->k, r->buf) : *r;
+  ir_insert_before(s, op_stmt(c, OP_COPY, s->loc, sum, whole, NULL));
+  if (inside) r->buf = out;
+  else *r = whole;
   return true;
 }
 

@@ -582,7 +582,9 @@ static bool same_places(Lg *g, const Nest *n, const Opd *a, const Opd *b) {
 
 /* Would writing dst change what the step still reads through `in`? The same elements in the same order are fine. */
 static bool clashes(Lg *g, const Nest *n, const Opd *in, const Opd *dst) {
-  if (in->scalar || ir_root(in->r.buf) != ir_root(dst->r.buf) || in->dim[n->n - 1] == REPEATS) return false;
+  if (in->scalar || ir_root(in->r.buf) != ir_root(dst->r.buf)) return false;
+  if (in->dim[n->n - 1] == REPEATS)
+    return !ir_is_int(in->r.ext[in->r.buf->rank - 1], 1) && !provably_apart(g, &in->r, &dst->r);
   if (in->r.buf != dst->r.buf) return !same_places(g, n, in, dst);
   bool same = !memcmp(in->dim, dst->dim, (size_t)n->n);
   for (int d = 0; d < in->r.buf->rank && same; d++) same = lg_same(g, in->r.off[d], dst->r.off[d]);

@@ -341,6 +341,14 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
 
 static bool cube_writes(Ctx *c, const IrStmt *s, const IrRegion *sums, const IrRegion *to) {
   DType t = sums->buf->type;
+  if (ir_starts_inside(sums)) {
+    Diag *g = diag_add(c->p->diags, DIAG_GEMM_START, s->loc,
+                       "the cube does not write %s: it starts inside a fractal, of 16 columns",
+                       ir_region_str(c->p->arena, sums));
+    diag_other(c->p->diags, g, sums->buf->loc, "%%%s is declared here", sums->buf->name);
+    diag_fix(c->p->diags, g, "start on a multiple of 16; or make it with T.alloc_fragment, and it goes through UB");
+    return false;
+  }
   if (ir_cube_writes(t, to->buf->type) || (t != DT_F32 && t != DT_I32)) return true; /* no sums: its product says so */
   Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "the cube does not write %%%s (%s in L0C) as %s (%%%s)",
                      sums->buf->name, dtype_info[sums->buf->type].name, dtype_info[to->buf->type].name, to->buf->name);
@@ -423,10 +431,47 @@ static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
   return lower_copy(c, &body, one);
 }
 
+/* A copy of more rows than one DMA has becomes copies of parts of its outermost dimension. */
+static bool lower_parts(Ctx *c, Out *o, const IrStmt *s) {
+  const IrRegion *r[2] = {&s->args[0].region, &s->args[1].region};
+  int ub = r[0]->buf->space != SPACE_UB;
+  Dims d[2] = {active_dims(r[0]), active_dims(r[1])};
+  if (r[ub]->buf->space != SPACE_UB || r[!ub]->buf->space != SPACE_GM || !d[0].n || d[0].n != d[1].n) return false;
+  int64_t most = c->p->arch->max_burst_rows, rows = 0, inner = 1;
+  IrExpr *all = r[0]->ext[d[0].dim[0]];
+  if (!ir_expr_equal(all, r[1]->ext[d[1].dim[0]])) return false;
+  for (int i = 0; i < 2; i++) {
+    IrRegion full = *r[i]; /* as much as the tile has room for */
+    IrRows q;
+    for (int k = 0; k < d[i].n; k++) {
+      IrExpr **ext = &full.ext[d[i].dim[k]], *most_here = room(r[ub], d[ub].dim[k]);
+      if (!ir_is_const(*ext)) *ext = num(c, min_i64(ir_range(c->k, *ext).hi, most_here->i));
+    }
+    if (ir_rows(c->k, &full, &q) && ir_is_const(q.rows)) rows = max_i64(rows, q.rows->i);
+    full.ext[d[i].dim[0]] = num(c, 1);
+    if (ir_rows(c->k, &full, &q) && ir_is_const(q.rows)) inner = max_i64(inner, q.rows->i);
+  }
+  if (rows <= most) return false;
+  int64_t part = max_i64(most / inner, 1);
+  IrStmt *one = ir_clone(c->k, s);
+  Out body;
+  IrExpr *parts = op2(c, EX_FDIV, op2(c, EX_ADD, all, num(c, part - 1)), num(c, part));
+  IrStmt *loop = emit_for(o, "part", 0, &body);
+  loop->loop.hi = ir_cast(c->k, DT_I32, parts);
+  IrExpr *at = op2(c, EX_MUL, ir_var(c->k, loop->loop.var), num(c, part));
+  for (int i = 0; i < 2; i++) {
+    IrRegion *q = &one->args[i].region;
+    int dim = d[i].dim[0];
+    q->off[dim] = op2(c, EX_ADD, q->off[dim], at);
+    q->ext[dim] = op2(c, EX_MIN, num(c, part), op2(c, EX_SUB, all, at));
+  }
+  return lower_copy(c, &body, one);
+}
+
 /* false: the statement stays (UB to UB is legalize's). */
 static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
   bool moves = s->args[0].region.buf->space != SPACE_UB || s->args[1].region.buf->space != SPACE_UB;
-  if (moves && lower_planes(c, o, s)) return true;
+  if (moves && (lower_planes(c, o, s) || lower_parts(c, o, s))) return true;
   IrRegion src = s->args[0].region, dst = s->args[1].region;
   Space a = src.buf->space, b = dst.buf->space;
   if (a == SPACE_GM && (b == SPACE_UB || b == SPACE_L1) && s->op == OP_COPY) {

@@ -643,3 +643,27 @@ def test_bounds_and_rows_from_a_tile_of_any_integers(dtype):
     y = np.zeros((64, 64), np.float32)
     tilelang.compile(some_rows)(n, x, y)
     np.testing.assert_array_equal(y, want)
+
+
+@pytest.mark.parametrize("shape, cut, dtype, rows", [
+    ((5000, 24), (5000, 16), "float16", 5000),
+    ((5000, 24), (5000, 16), "float16", 4321),
+    ((4500, 24), (5000, 16), "float16", 5000),
+    ((2, 3000, 12), (2, 3000, 8), "float32", 2),
+    ((6000, 24), (6000, 16), "int16", 6000),
+])  # fmt: skip
+def test_more_rows_than_a_dma_has(shape, cut, dtype, rows):
+    inner = tuple(slice(0, n) for n in cut[1:])
+
+    @T.prim_func
+    def move(N: T.int32, X: T.Tensor(shape, dtype), Y: T.Tensor(shape, dtype)):
+        with T.Kernel(1):
+            x = T.alloc_ub(cut, dtype)
+            T.copy(X[(slice(0, N), *inner)], x[(slice(0, N), *inner)])
+            T.copy(x[(slice(0, N), *inner)], Y[(slice(0, N), *inner)])
+
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    want, y = np.zeros_like(x), np.zeros_like(x)
+    want[(slice(0, rows), *inner)] = x[(slice(0, rows), *inner)]
+    tilelang.compile(move)(rows, x, y)
+    np.testing.assert_array_equal(y, want)
