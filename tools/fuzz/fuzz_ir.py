@@ -46,7 +46,7 @@ def other_token(text, rng):
         n = int(float(old))
         new = rng.choice([*NUMBERS, str(n + 1), str(max(0, n - 1)), str(n * 2)])
     elif old[0] == "%":
-        new = rng.choice(sorted(set(re.findall(r"%[\w.]+", text))))
+        new = rng.choice(sorted(set(re.findall(r"%[\w.]+", text))) or [old])
     elif old in DTYPES:
         new = rng.choice(DTYPES)
     elif old in SPACES:
