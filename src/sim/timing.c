@@ -20,9 +20,10 @@ _Static_assert((int)IDLE_COUNT == (int)SIM_IDLE_COUNT, "names of all reasons");
 /* ---- events --------------------------------------------------------------------------------------------- */
 
 static void event_room(Clock *k, EventList *l) {
-  const Event *old = l->event + l->first;
-  if (l->n * 2 >= l->room) l->event = arena_array(k->arena, Event, l->room = max_i64(2 * l->room, 16));
-  memmove(l->event, old, sizeof *old * (size_t)l->n);
+  Event *to = l->event;
+  if (l->n * 2 >= l->room) to = arena_array(k->arena, Event, l->room = max_i64(2 * l->room, 16));
+  if (l->n) memmove(to, l->event + l->first, sizeof *to * (size_t)l->n);
+  l->event = to;
   l->first = 0;
 }
 
