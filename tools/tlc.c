@@ -581,13 +581,10 @@ static int read_words(Options *o, char *line) {
   return OK;
 }
 
-static int read_record(Options *o, const char *text, size_t len) {
-  char *copy = malloc(len + 1); /* kept: settings point into it */
-  if (!copy) exit(fail("no memory"));
-  memcpy(copy, text, len);
-  copy[len] = 0;
+/* Cuts the text into words, which settings point to. */
+static int read_record(Options *o, char *text) {
   int status = OK, any = 0;
-  for (char *line = copy, *end; line && !status; line = end) {
+  for (char *line = text, *end; line && !status; line = end) {
     end = strchr(line, '\n');
     if (end) *end++ = 0;
     if (strncmp(line, ";! ", 3)) continue;
@@ -632,15 +629,20 @@ static int replay(const Options *given, const char *path, const char *text, size
   char code[8];
   int compared = 0;
   o.compared = &compared;
-  int status = read_record(&o, text, len);
-  if (status) return status;
+  char *record = malloc(len + 1);
   TlContext *c = tl_open(NULL, NULL);
-  if (!c) exit(fail("no memory"));
-  status = tl_load(c, path, text, len) ? run_sim(c, &o) : FAILED;
-  first_error(c, code);
-  if (status == FAILED && !compared) status = say_outcome(&o, code); /* the compiler's error */
-  show_diags(c, &o);
+  if (!c || !record) exit(fail("no memory"));
+  memcpy(record, text, len);
+  record[len] = 0;
+  int status = read_record(&o, record);
+  if (!status) {
+    status = tl_load(c, path, text, len) ? run_sim(c, &o) : FAILED;
+    first_error(c, code);
+    if (status == FAILED && !compared) status = say_outcome(&o, code); /* the compiler's error */
+    show_diags(c, &o);
+  }
   tl_close(c);
+  free(record);
   return status;
 }
 
