@@ -103,7 +103,10 @@ static void check_op(Share *h, const IrStmt *s) {
   switch (s->op) {
   case OP_COPY:
   case OP_ATOMIC_ADD:
-    if (is_ub(&s->args[0]) && is_ub(out)) {
+    if (ir_attr(s, ATTR_TRANS)) { /* half of the rows would be half of the columns */
+      for (int i = 0; i < 2; i++)
+        if (is_ub(&s->args[i])) forbid(h, s->args[i].region.buf);
+    } else if (is_ub(&s->args[0]) && is_ub(out)) {
       if (partner_of_rows(&out->region, &s->args[0].region) == 0) tie(h, s->args[0].region.buf, out->region.buf);
       else forbid(h, s->args[0].region.buf), forbid(h, out->region.buf);
     } else {
