@@ -106,6 +106,7 @@ void diags_init(Diags *d, Arena *a);
 Diag *diag_add(Diags *d, DiagCode code, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);
 void diag_other(Diags *d, Diag *g, Loc loc, const char *fmt, ...) TL_PRINTF(4, 5);
 void diag_fix(Diags *d, Diag *g, const char *fmt, ...) TL_PRINTF(3, 4);
+bool diag_told(const Diags *d, DiagCode code, const Loc *at); /* is there one such, at that place (NULL: anywhere)? */
 /* A page of docs/errors, the last one is {0, 0}; the build writes the table from the files. */
 typedef struct { const char *code, *text; } DiagPage;
 extern const DiagPage diag_pages[];

@@ -53,6 +53,14 @@ void diag_fix(Diags *d, Diag *g, const char *fmt, ...) {
   va_end(ap);
 }
 
+bool diag_told(const Diags *d, DiagCode code, const Loc *at) {
+  for (uint32_t i = 0; i < d->list.len; i++) {
+    const Diag *g = &d->list.data[i];
+    if (g->code == code && (!at || !memcmp(&g->loc, at, sizeof *at))) return true;
+  }
+  return false;
+}
+
 int diag_number(DiagCode code) { return info[code].number; }
 const char *diag_title(DiagCode code) { return info[code].title; }
 Severity diag_severity(DiagCode code) { return info[code].severity; }

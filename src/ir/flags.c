@@ -35,6 +35,24 @@ static bool note_ids(IrStmt *s, void *user) {
   return true;
 }
 
+typedef struct { const IrKernel *k; bool used[IR_CROSS_FLAGS]; } CrossIds;
+
+static bool note_cross_ids(IrStmt *s, void *user) {
+  CrossIds *u = user;
+  if (s->op != ST_CROSS_SET && s->op != ST_CROSS_WAIT) return true;
+  IrRange id = ir_range(u->k, s->sync.id);
+  for (int64_t i = max_i64(id.lo, 0); i <= min_i64(id.hi, IR_CROSS_FLAGS - 1); i++) u->used[i] = true;
+  return true;
+}
+
+int ir_free_cross_flag(const IrKernel *k, int64_t n) {
+  CrossIds u = {.k = k};
+  int id = 0;
+  ir_walk((IrBlock *)&k->body, note_cross_ids, &u);
+  while (id < IR_CROSS_FLAGS - 1 && (u.used[id] || n-- > 0)) id++;
+  return id;
+}
+
 const char *ir_order_fix(Arena *a, const IrKernel *k, IrStmt *d, Pipe p, IrStmt *e, Pipe q, bool ahead) {
   const char *src = pipe_info[p].name, *dst = pipe_info[q].name;
   IrBlock *both = ir_common_block(d, e);

@@ -332,6 +332,7 @@ static inline bool ir_is_const(const IrExpr *e) { return e->op == EX_INT; }
 bool ir_expr_equal(const IrExpr *a, const IrExpr *b); /* structural */
 /* e with every occurrence of v replaced. */
 IrExpr *ir_subst(IrKernel *k, IrExpr *e, const IrVar *v, IrExpr *by);
+void ir_subst_block(IrKernel *k, IrBlock *b, const IrVar *v, IrExpr *by); /* in all that stands there, in prints too */
 /* e with every load that f has something else for replaced; f returns NULL to keep it. Inner loads come first. */
 IrExpr *ir_replace_loads(IrKernel *k, IrExpr *e, IrExpr *(*f)(void *user, IrExpr *load), void *user);
 
@@ -357,6 +358,7 @@ static inline IrArg ir_arg_region(IrRegion r) { IrArg a = {ARG_REGION, r, NULL};
 static inline IrArg ir_arg_scalar(IrExpr *e) { IrArg a = {ARG_SCALAR, {0}, e}; return a; }
 static inline int ir_n_in(StmtOp op) { return op < OP_COUNT ? (int)__builtin_strlen(op_info[op].in) : 0; }
 static inline bool ir_is_op(const IrStmt *s) { return s->op < OP_COUNT; }
+static inline bool ir_is_side(const IrStmt *s) { return s->op == ST_CUBE || s->op == ST_VECTOR; }
 /* Is a memory or pipe of that side out of reach in a cube or vector block? block NULL: around both. */
 static inline bool ir_wrong_side(const IrStmt *block, char side) {
   return block && side != 'b' && side != (block->op == ST_CUBE ? 'c' : 'v');
@@ -402,6 +404,8 @@ bool ir_stmt_uses(IrStmt *s, const IrVar *v);
 bool ir_has_jump(const IrBlock *b, StmtOp jump);
 bool ir_leaves_loop(const IrBlock *b); /* a break or a continue */
 bool ir_stands_in(const IrStmt *s, const IrStmt *outer); /* s is `outer`, or below it */
+const IrStmt *ir_side_of(const IrStmt *s);               /* the cube or vector block around s; NULL: none */
+bool ir_has_sides(IrKernel *k);                          /* is there such a block? */
 /* Does s, or a statement in it, read or write bytes of b, under whatever name? Prints do not count. */
 bool ir_stmt_names(IrStmt *s, IrBuf *b);
 /* Reads memory or a `var`: may have another value later. */
@@ -467,6 +471,8 @@ enum { IR_FLAGS = 8, IR_CROSS_FLAGS = 16 };
 /* What to write so that e, on pipe q, comes after d, on pipe p of the same core (flags.c). ahead: p does not wait for q
  * before it comes there again. */
 const char *ir_order_fix(Arena *a, const IrKernel *k, IrStmt *d, Pipe p, IrStmt *e, Pipe q, bool ahead);
+/* The n-th cross-core flag, from 0, that the program does not name; the last there is, if it names them all. */
+int ir_free_cross_flag(const IrKernel *k, int64_t n);
 bool ir_loop_runs(IrKernel *k, const IrStmt *loop); /* a `for` that is proven to have a trip */
 bool ir_never_runs(IrKernel *k, const IrStmt *loop); /* ... to have none */
 /* The exponent of a power of two, 30 at most, that divides e for all values of its variables. */

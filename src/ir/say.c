@@ -70,19 +70,6 @@ static bool only_says(const IrBlock *b, int *n) {
   return true;
 }
 
-typedef struct { IrKernel *k; const IrVar *var; IrExpr *by; } Known;
-
-static void put_known(IrExpr **e, void *user) {
-  const Known *x = user;
-  *e = ir_subst(x->k, *e, x->var, x->by);
-}
-
-static bool put_in(IrStmt *s, void *user) {
-  ir_stmt_exprs(s, put_known, user);
-  ir_say_exprs(s, put_known, user);
-  return true;
-}
-
 /* A name in a block of says is what it stands for: nothing in between changes it. */
 static void drop_names(IrKernel *k, IrBlock *b) {
   for (IrStmt *s = b->first, *next; s; s = next) {
@@ -90,8 +77,7 @@ static void drop_names(IrKernel *k, IrBlock *b) {
     drop_names(k, &s->body);
     drop_names(k, &s->alt);
     if (s->op != ST_LET) continue;
-    Known x = {k, s->set.var, s->set.value};
-    ir_walk(b, put_in, &x);
+    ir_subst_block(k, b, s->set.var, s->set.value);
     ir_remove(s);
   }
 }

@@ -863,7 +863,7 @@ static void check_say(Verifier *v, IrStmt *s) {
 
 static void check_order(Verifier *v, const IrStmt *s) {
   if (!holds(v, FACT_SIDES) || (ir_is_say(s) && s->say.when)) return;
-  bool is_side = s->op == ST_CUBE || s->op == ST_VECTOR;
+  bool is_side = ir_is_side(s);
   bool wrong = v->side ? s->op == ST_ALLOC : !is_side && s->op != ST_ALLOC && !v->inner;
   for (const IrStmt *x = s->prev; x && s->op == ST_ALLOC && !wrong; x = x->prev) wrong = x->op != ST_ALLOC;
   if (!wrong) return;

@@ -73,6 +73,24 @@ void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user) {
   }
 }
 
+typedef struct { IrKernel *k; const IrVar *var; IrExpr *by; } Subst;
+
+static void subst_expr(IrExpr **e, void *user) {
+  const Subst *s = user;
+  *e = ir_subst(s->k, *e, s->var, s->by);
+}
+
+static bool subst_stmt(IrStmt *s, void *user) {
+  ir_stmt_exprs(s, subst_expr, user);
+  ir_say_exprs(s, subst_expr, user);
+  return true;
+}
+
+void ir_subst_block(IrKernel *k, IrBlock *b, const IrVar *v, IrExpr *by) {
+  Subst s = {k, v, by};
+  ir_walk(b, subst_stmt, &s);
+}
+
 /* ---- who uses what ----------------------------------------------------------------------------------------- */
 
 typedef struct { const IrVar *var; IrBuf *buf; bool found; } Search;
@@ -249,6 +267,16 @@ bool ir_has_jump(const IrBlock *b, StmtOp jump) {
 
 bool ir_leaves_loop(const IrBlock *b) { return ir_has_jump(b, ST_BREAK) || ir_has_jump(b, ST_CONTINUE); }
 
+const IrStmt *ir_side_of(const IrStmt *s) {
+  do {
+    s = s->block ? s->block->parent : NULL;
+  } while (s && !ir_is_side(s));
+  return s;
+}
+
+static bool is_no_side(IrStmt *s, void *user) { return (void)user, !ir_is_side(s); }
+bool ir_has_sides(IrKernel *k) { return !ir_walk(&k->body, is_no_side, NULL); }
+
 bool ir_stands_in(const IrStmt *s, const IrStmt *outer) {
   while (s && s != outer) s = s->block ? s->block->parent : NULL;
   return s;
@@ -275,7 +303,9 @@ static bool any_row(const IrStmt *s, int arg) {
 
 bool ir_starts_inside(const IrRegion *sums) {
   int64_t rest;
-  return sums->buf->rank >= 2 && ir_residue(sums->off[sums->buf->rank - 1], 16, &rest) && rest;
+  const IrBuf *b = sums->buf;
+  int64_t cols = ir_fractal(LAYOUT_NZ, SPACE_L0C, b->type).cols;
+  return b->rank >= 2 && ir_residue(sums->off[b->rank - 1], cols, &rest) && rest;
 }
 
 int ir_fractal_split(const IrStmt *s, int arg, int *unit) {

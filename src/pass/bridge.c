@@ -28,8 +28,7 @@ static bool needs_l1(const Ctx *c, const IrBuf *b) {
 /* The other kind of core fills or reads a twin next to the statement, which therefore cannot stand in a block that was
  * written for one kind. */
 static bool may_hand_over(PassCtx *p, const IrStmt *s, const IrBuf *b, const char *why) {
-  const IrStmt *side = s->block->parent;
-  while (side && side->op != ST_CUBE && side->op != ST_VECTOR) side = side->block->parent;
+  const IrStmt *side = ir_side_of(s);
   if (!side) return true;
   const char *word = side->op == ST_CUBE ? "cube" : "vector";
   Diag *g = diag_add(p->diags, DIAG_SIDE_CONFLICT, s->loc,

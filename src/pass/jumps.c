@@ -65,7 +65,7 @@ static bool find(IrStmt *s, void *user) {
   Found *f = user;
   f->product |= s->op == OP_GEMM;
   f->vector |= s->op == ST_PARALLEL || (ir_is_op(s) && op_info[s->op].pipe == PIPE_V);
-  f->by_hand |= s->op == ST_CUBE || s->op == ST_VECTOR;
+  f->by_hand |= ir_is_side(s);
   return true;
 }
 

@@ -849,8 +849,7 @@ static bool cannot_close_up(Lg *g, const Nest *n, const Opd *o) {
     rows |= !ir_is_int(n->ext[d], 1);
   }
   if (!open) return false;
-  const Diag *last = g->p->diags->list.len ? &g->p->diags->list.data[g->p->diags->list.len - 1] : NULL;
-  if (!last || last->code != DIAG_LEG_FORM || last->loc.line != g->loc.line || last->loc.col != g->loc.col) {
+  if (!diag_told(g->p->diags, DIAG_LEG_FORM, &g->loc)) { /* a loop makes many such of one expression */
     Diag *d = diag_add(g->p->diags, DIAG_LEG_FORM, g->loc,
                        "'%s' works on one run of elements, and the rows of %%%s%s have a width that only the run knows",
                        op_info[g->s->op].name, o->r.buf->name, lg_shape(g, &o->r));

@@ -404,8 +404,25 @@ static void no_path(Ctx *c, const IrStmt *s, const IrBuf *src, const IrBuf *dst)
 
 static bool lower_copy(Ctx *c, Out *o, const IrStmt *s);
 
-/* A copy of several planes becomes a loop of copies of matrices: the outermost dimensions of both sides that are not 1
- * are peeled together. */
+/* A copy becomes a loop of copies of `part` steps along the outermost dimension of both sides that is not 1. */
+static bool lower_along(Ctx *c, Out *o, const IrStmt *s, const Dims d[2], const char *name, int64_t part) {
+  IrExpr *all = s->args[0].region.ext[d[0].dim[0]];
+  IrStmt *one = ir_clone(c->k, s);
+  Out body;
+  IrStmt *loop = emit_for(o, name, 0, &body);
+  IrExpr *parts = op2(c, EX_FDIV, op2(c, EX_ADD, all, num(c, part - 1)), num(c, part));
+  loop->loop.hi = ir_cast(c->k, DT_I32, parts);
+  IrExpr *at = op2(c, EX_MUL, ir_var(c->k, loop->loop.var), num(c, part));
+  for (int i = 0; i < 2; i++) {
+    IrRegion *q = &one->args[i].region;
+    int dim = d[i].dim[0];
+    q->off[dim] = op2(c, EX_ADD, q->off[dim], at);
+    q->ext[dim] = part == 1 ? num(c, 1) : op2(c, EX_MIN, num(c, part), op2(c, EX_SUB, all, at));
+  }
+  return lower_copy(c, &body, one);
+}
+
+/* A copy of several planes becomes copies of matrices. */
 static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
   Dims d[2] = {active_dims(&s->args[0].region), active_dims(&s->args[1].region)};
   const IrRegion *r[2] = {&s->args[0].region, &s->args[1].region};
@@ -414,58 +431,29 @@ static bool lower_planes(Ctx *c, Out *o, const IrStmt *s) {
   bool many = false, column = !fractal && (r[0]->buf->space == SPACE_GM ? is_column(r[0]) : is_column(r[1]));
   for (int i = 0; i < 2; i++) many |= column ? d[i].n > 1 : d[i].n > 2 && (fractal || !ir_rows(c->k, r[i], &rows));
   if (!many || d[0].n != d[1].n || !ir_expr_equal(r[0]->ext[d[0].dim[0]], r[1]->ext[d[1].dim[0]])) return false;
-  IrStmt *one = ir_clone(c->k, s), *loop = ir_new_stmt(c->k, ST_FOR, s->loc);
-  loop->loop.lo = num(c, 0);
-  loop->loop.hi = ir_cast(c->k, DT_I32, r[0]->ext[d[0].dim[0]]);
-  loop->loop.step = num(c, 1);
-  loop->loop.var = ir_new_var(c->k, "plane", DT_I32, VAR_LOOP, s->loc);
-  loop->loop.var->def = loop;
-  ir_append(o->into, loop);
-  for (int i = 0; i < 2; i++) {
-    IrRegion *q = &one->args[i].region;
-    int dim = d[i].dim[0];
-    q->off[dim] = op2(c, EX_ADD, q->off[dim], ir_var(c->k, loop->loop.var));
-    q->ext[dim] = num(c, 1);
-  }
-  Out body = {c, &loop->body, s->loc};
-  return lower_copy(c, &body, one);
+  return lower_along(c, o, s, d, "plane", 1);
 }
 
-/* A copy of more rows than one DMA has becomes copies of parts of its outermost dimension. */
+/* A copy of more rows than one DMA has becomes copies of fewer. */
 static bool lower_parts(Ctx *c, Out *o, const IrStmt *s) {
   const IrRegion *r[2] = {&s->args[0].region, &s->args[1].region};
   int ub = r[0]->buf->space != SPACE_UB;
   Dims d[2] = {active_dims(r[0]), active_dims(r[1])};
   if (r[ub]->buf->space != SPACE_UB || r[!ub]->buf->space != SPACE_GM || !d[0].n || d[0].n != d[1].n) return false;
+  if (!ir_expr_equal(r[0]->ext[d[0].dim[0]], r[1]->ext[d[1].dim[0]])) return false;
   int64_t most = c->p->arch->max_burst_rows, rows = 0, inner = 1;
-  IrExpr *all = r[0]->ext[d[0].dim[0]];
-  if (!ir_expr_equal(all, r[1]->ext[d[1].dim[0]])) return false;
   for (int i = 0; i < 2; i++) {
     IrRegion full = *r[i]; /* as much as the tile has room for */
     IrRows q;
     for (int k = 0; k < d[i].n; k++) {
-      IrExpr **ext = &full.ext[d[i].dim[k]], *most_here = room(r[ub], d[ub].dim[k]);
-      if (!ir_is_const(*ext)) *ext = num(c, min_i64(ir_range(c->k, *ext).hi, most_here->i));
+      IrExpr **ext = &full.ext[d[i].dim[k]], *there = room(r[ub], d[ub].dim[k]);
+      if (!ir_is_const(*ext)) *ext = num(c, min_i64(ir_range(c->k, *ext).hi, there->i));
     }
     if (ir_rows(c->k, &full, &q) && ir_is_const(q.rows)) rows = max_i64(rows, q.rows->i);
     full.ext[d[i].dim[0]] = num(c, 1);
     if (ir_rows(c->k, &full, &q) && ir_is_const(q.rows)) inner = max_i64(inner, q.rows->i);
   }
-  if (rows <= most) return false;
-  int64_t part = max_i64(most / inner, 1);
-  IrStmt *one = ir_clone(c->k, s);
-  Out body;
-  IrExpr *parts = op2(c, EX_FDIV, op2(c, EX_ADD, all, num(c, part - 1)), num(c, part));
-  IrStmt *loop = emit_for(o, "part", 0, &body);
-  loop->loop.hi = ir_cast(c->k, DT_I32, parts);
-  IrExpr *at = op2(c, EX_MUL, ir_var(c->k, loop->loop.var), num(c, part));
-  for (int i = 0; i < 2; i++) {
-    IrRegion *q = &one->args[i].region;
-    int dim = d[i].dim[0];
-    q->off[dim] = op2(c, EX_ADD, q->off[dim], at);
-    q->ext[dim] = op2(c, EX_MIN, num(c, part), op2(c, EX_SUB, all, at));
-  }
-  return lower_copy(c, &body, one);
+  return rows > most && lower_along(c, o, s, d, "part", max_i64(most / inner, 1));
 }
 
 /* false: the statement stays (UB to UB is legalize's). */

@@ -90,18 +90,22 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Where a text that an earlier run printed goes on, and what holds there. -1: it names no pass. */
-static int resume_at(const IrKernel *k, uint32_t *facts) {
+static void has_run(IrKernel *k, const Pass *pass) { k->facts = (k->facts & ~pass->breaks) | pass->gives; }
+
+/* Where a text that an earlier run printed goes on; k->facts: what holds there. -1: it names no pass. */
+static int resume_at(IrKernel *k) {
+  k->facts = 0;
   if (!k->stage) return 0;
   for (int i = 0; i < pass_count; i++) {
-    *facts = (*facts & ~pass_table[i].breaks) | pass_table[i].gives;
+    has_run(k, &pass_table[i]);
     if (!strcmp(k->stage, pass_table[i].name)) return i + 1;
   }
+  k->facts = 0;
   return -1;
 }
 
-static int resume(PassCtx *p, uint32_t *facts) {
-  int at = resume_at(p->k, facts);
+static int resume(PassCtx *p) {
+  int at = resume_at(p->k);
   if (at >= 0) return at;
   diag_add(p->diags, DIAG_NO_SUCH_PASS, p->k->loc, "the text stands after pass '%s', which does not exist",
            p->k->stage);
@@ -109,8 +113,7 @@ static int resume(PassCtx *p, uint32_t *facts) {
 }
 
 bool pass_verify(IrModule *m, Diags *d) {
-  uint32_t facts = 0;
-  m->kernel->facts = resume_at(m->kernel, &facts) > 0 ? facts : 0;
+  resume_at(m->kernel);
   return ir_verify(m, d);
 }
 
@@ -136,33 +139,26 @@ static bool run_pass(PassCtx *p, const Pass *pass) {
   return false;
 }
 
-static bool find_side(IrStmt *s, void *user) {
-  *(bool *)user |= s->op == ST_CUBE || s->op == ST_VECTOR;
-  return true;
-}
-
 /* Before statements have sides, an invalid program may be the user's fault: memories do not suit the blocks that were
  * written for one kind of core, or a condition became the bound of an index, which is outside for certain now. */
 static bool only_bounds(const Diags *d, uint32_t from) {
   bool only = true;
   for (uint32_t i = from; i < d->list.len; i++) {
-    int code = d->list.data[i].code;
-    only &= code == DIAG_RULE_REGION_OUTSIDE || code == DIAG_RULE_GM_OUTSIDE || code == DIAG_RULE_ELEMENT_OUTSIDE;
+    DiagCode code = d->list.data[i].code;
+    only &= diag_severity(code) != SEV_ERROR || code == DIAG_RULE_REGION_OUTSIDE || code == DIAG_RULE_ELEMENT_OUTSIDE;
   }
   return only;
 }
 
 bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
-  uint32_t facts = 0;
   if (p->k->level == LEVEL_LOWERED) return true;
   p->n_user_bufs = p->k->bufs.len;
-  int first = resume(p, &facts);
+  int first = resume(p);
   if (first < 0) return false;
-  bool by_hand = false;
-  ir_walk(&p->k->body, find_side, &by_hand);
+  bool by_hand = ir_has_sides(p->k);
   for (int i = first; i < pass_count; i++) {
     const Pass *pass = &pass_table[i];
-    if ((facts & pass->needs) != pass->needs) {
+    if ((p->k->facts & pass->needs) != pass->needs) {
       diag_add(p->diags, DIAG_INTERNAL, p->k->loc, "pass '%s' runs before what it needs", pass->name);
       return false;
     }
@@ -175,15 +171,14 @@ bool pass_run_all(PassCtx *p, const char *last, PassObserver obs, void *user) {
     ir_renumber(p->k);
     p->k->stage = pass->name;
     double seconds = now() - t0;
-    facts = (facts & ~pass->breaks) | pass->gives;
-    p->k->facts = facts;
-    if (facts & FACT_SYNCED) {
+    has_run(p->k, pass);
+    if (p->k->facts & FACT_SYNCED) {
       p->k->level = LEVEL_LOWERED;
       p->k->chip = p->arch->name;
     }
     uint32_t known = p->diags->list.len;
     if (!ir_verify(p->module, p->diags)) {
-      bool theirs = !(facts & FACT_SIDES) && (by_hand || only_bounds(p->diags, known));
+      bool theirs = !(p->k->facts & FACT_SIDES) && (by_hand || only_bounds(p->diags, known));
       if (!theirs)
         diag_add(p->diags, DIAG_INTERNAL, p->k->loc, "the IR is not valid after pass '%s'", pass->name);
       return false;

@@ -48,7 +48,7 @@ static bool look(IrStmt *s, void *user) {
   Ctx *c = user;
   c->at = s;
   c->product |= s->op == OP_GEMM;
-  c->by_hand |= s->op == ST_CUBE || s->op == ST_VECTOR;
+  c->by_hand |= ir_is_side(s);
   ir_stmt_exprs(s, count_expr, c);
   if (s->op == ST_ALLOC) {
     c->use[s->alloc.buf->id].alloc = s;

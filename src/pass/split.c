@@ -51,7 +51,7 @@ static void look_for_core(IrExpr **e, void *user) {
 static void place_says(PassCtx *p, IrBlock *b, int seen) {
   for (IrStmt *s = b->first, *next; s; s = next) {
     next = s->next;
-    if (s->op == ST_CUBE || s->op == ST_VECTOR) continue;
+    if (ir_is_side(s)) continue;
     place_says(p, &s->body, seen);
     place_says(p, &s->alt, seen);
     if (!ir_is_say(s)) continue;
@@ -91,7 +91,7 @@ static bool keeps_anything(const IrBlock *b) {
 static void keep_side(IrBlock *b, int side) {
   for (IrStmt *s = b->first, *next; s; s = next) {
     next = s->next;
-    if (s->op == ST_CUBE || s->op == ST_VECTOR) {
+    if (ir_is_side(s)) {
       if ((s->op == ST_CUBE) == (side == SIDE_CUBE)) ir_replace_with_block(s, &s->body);
       else ir_remove(s);
       continue;
@@ -239,7 +239,7 @@ static void warn_same_work(PassCtx *p, IrStmt *vector) {
 static int sides_below(IrBlock *b) {
   int side = SIDE_NONE;
   for (IrStmt *s = b->first; s; s = s->next) {
-    if (s->op == ST_CUBE || s->op == ST_VECTOR) side |= s->op == ST_CUBE ? SIDE_CUBE : SIDE_VECTOR;
+    if (ir_is_side(s)) side |= s->op == ST_CUBE ? SIDE_CUBE : SIDE_VECTOR;
     else side |= split_side(s) | sides_below(&s->body) | sides_below(&s->alt);
   }
   return side;
@@ -251,7 +251,7 @@ static bool find_conflict(IrStmt *s, void *user) {
   bool *ok = ((void **)user)[1];
   int own = split_side(s);
   int below = is_control(s) ? sides_below(&s->body) | sides_below(&s->alt) : SIDE_NONE;
-  if (s->op == ST_CUBE || s->op == ST_VECTOR || own == SIDE_NONE || ((own != SIDE_BOTH) && !(below & ~own)))
+  if (ir_is_side(s) || own == SIDE_NONE || ((own != SIDE_BOTH) && !(below & ~own)))
     return true;
   *ok = false;
   if (own != SIDE_BOTH) {
@@ -286,11 +286,10 @@ static IrStmt *clone_side(IrKernel *k, const IrStmt *cube) {
   return vector;
 }
 
-static bool no_side(IrStmt *s, void *user) { return (void)user, s->op != ST_CUBE && s->op != ST_VECTOR; }
 
 bool pass_split(PassCtx *p) {
   IrKernel *k = p->k;
-  bool by_hand = !ir_walk(&k->body, no_side, NULL);
+  bool by_hand = ir_has_sides(k);
   int handed = split_hand_over(p);
   bool ok = handed >= 0;
   if (ok) ir_walk(&k->body, find_conflict, (void *[]){p, &ok});

@@ -147,7 +147,7 @@ static bool is_sync(const IrStmt *s) { return s->op >= ST_SET_FLAG && s->op <= S
 static IrStmt *next_use(IrStmt *s, IrBuf *b) {
   for (IrStmt *x = s->next; x; x = x->next) {
     if (ir_stmt_names(x, b) || is_sync(x)) return x;
-    if (x->op == ST_BREAK || x->op == ST_CONTINUE || x->op == ST_CUBE || x->op == ST_VECTOR) return NULL;
+    if (x->op == ST_BREAK || x->op == ST_CONTINUE || ir_is_side(x)) return NULL;
   }
   return NULL;
 }
@@ -248,7 +248,7 @@ static bool note_use(IrStmt *s, void *user) {
 static IrStmt *loop_of(const IrBlock *b, IrStmt **outermost) {
   IrStmt *inner = NULL;
   *outermost = NULL;
-  for (IrStmt *up = b->parent; up && up->op != ST_CUBE && up->op != ST_VECTOR; up = up->block->parent) {
+  for (IrStmt *up = b->parent; up && !ir_is_side(up); up = up->block->parent) {
     if (up->op != ST_FOR && up->op != ST_WHILE) continue;
     if (!inner) inner = up;
     *outermost = up;

@@ -693,7 +693,7 @@ bool pass_sync(PassCtx *p) {
   ir_renumber(p->k);
   for (IrStmt *s = p->k->body.first, *next; s; s = next) {
     next = s->next;
-    if ((s->op == ST_CUBE || s->op == ST_VECTOR) && !sync_side(p, s)) return false;
+    if (ir_is_side(s) && !sync_side(p, s)) return false;
   }
   sync_count_cross(p);
   ir_renumber(p->k);

@@ -60,7 +60,7 @@ void sync_trace(PassCtx *p, IrStmt *side, bool whole, Trace *out);
 
 /* ---- the replay ---- */
 
-enum { MAX_ROTATION = 8, HAND_IDS = 16 }; /* versions of a flag; ids that a text may write, of a pair of pipes */
+enum { MAX_ROTATION = 8, HAND_IDS = IR_CROSS_FLAGS }; /* versions of a flag; ids that a text may write, of any flag */
 
 /* Replay state of one event id. */
 typedef struct { bool set; int32_t snapshot[PIPE_COUNT], waited; } FlagState;

@@ -259,7 +259,7 @@ static bool count_cores(PassCtx *p, IrStmt *const side[2], int64_t block, const 
 void sync_count_cross(PassCtx *p) {
   IrStmt *side[2] = {NULL, NULL}; /* cube, vector */
   for (IrStmt *s = p->k->body.first; s; s = s->next)
-    if (s->op == ST_CUBE || s->op == ST_VECTOR) side[s->op == ST_VECTOR] = s;
+    if (ir_is_side(s)) side[s->op == ST_VECTOR] = s;
   int64_t block[2];
   int blocks = sync_sample_blocks(p->k, block);
   bool told[IDS_COUNTED] = {false};

@@ -167,19 +167,6 @@ static const char *core_name(const RunCore *c, const RunCore *other) {
   return other->vid < 0 ? "the vector cores" : c->vid ? "the second vector core" : "the first vector core";
 }
 
-/* The n-th flag that no core uses; the last there is, if they are all in use. */
-static int free_id(const Run *r, int64_t n) {
-  uint32_t used = 0;
-  for (int i = 0; i < r->n_cores; i++)
-    for (uint32_t at = 0; at < r->core[i].step.len; at++) {
-      const Step *s = &r->core[i].step.data[at];
-      if (s->stmt->op == ST_CROSS_SET || s->stmt->op == ST_CROSS_WAIT) used |= 1u << s->id;
-    }
-  int id = 0;
-  while (id < r->p->arch->n_cross_flags - 1 && ((used >> id & 1) || n-- > 0)) id++;
-  return id;
-}
-
 static void tell_race(const Block *x, int64_t n) {
   const Race *m = &x->races.data[n];
   PassCtx *p = x->r.p;
@@ -191,7 +178,7 @@ static void tell_race(const Block *x, int64_t n) {
                      "the bytes of %%%s",
                      to, core_name(lc, fc), from, core_name(fc, lc), m->back ? "read" : "write", m->buf->name);
   diag_other(p->diags, g, first->loc, "what pipe %s of %s does to them", from, core_name(fc, lc));
-  int id = free_id(&x->r, n);
+  int id = ir_free_cross_flag(p->k, n);
   diag_fix(p->diags, g, "put `cross_set %s #%d mode(%d)` after line %u, and `cross_wait %s #%d` before line %u%s", from,
            id, fc->vid >= 0 && lc->vid >= 0 ? 1 : 2, first->loc.line, to, id, last->loc.line,
            m->again ? " in all iterations but the first, and once after them" : "");
@@ -300,15 +287,10 @@ static void tell_twice(const Run *r) {
                 ir_order_fix(r->p->arena, r->k, with, with->sync.dst, s, s->sync.src, false));
 }
 
-static bool was_told(const PassCtx *p, DiagCode code) {
-  bool told = false;
-  for (uint32_t i = 0; i < p->diags->list.len; i++) told |= p->diags->list.data[i].code == code;
-  return told;
-}
-
 static void tell_chance(const Run *r) {
   bool local = r->shaken->stmt->op == ST_SET_FLAG;
-  if (r->shaken->stmt->hand != 1 || (local && was_told(r->p, DIAG_SYNC_HAND))) return; /* the order that is missing */
+  if (r->shaken->stmt->hand != 1) return;
+  if (local && diag_told(r->p->diags, DIAG_SYNC_HAND, NULL)) return; /* it is the order that is missing */
   if (local) tell_twice(r);
   else tell_pipes(r);
 }
@@ -449,7 +431,7 @@ static bool no_hand(IrStmt *s, void *user) {
 void sync_check_cores(PassCtx *p) {
   int64_t block[2], n_races = 0;
   if (p->auto_sync && ir_walk(&p->k->body, no_hand, NULL)) return;
-  if (was_told(p, DIAG_SYNC_COUNT)) return; /* what is wrong here comes of that */
+  if (diag_told(p->diags, DIAG_SYNC_COUNT, NULL)) return; /* what is wrong here comes of that */
   Block *x = arena_new(p->arena, Block);
   run_init(&x->r, p);
   x->r.step = look;

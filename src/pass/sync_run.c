@@ -205,7 +205,7 @@ bool run_line_up(Run *r, int64_t block) {
     block /= n;
   }
   for (IrStmt *s = k->body.first; s && !r->doubt; s = s->next) {
-    if ((s->op != ST_CUBE && s->op != ST_VECTOR) || !s->body.first) continue;
+    if (!ir_is_side(s) || !s->body.first) continue;
     if (r->n_cores + (s->op == ST_VECTOR) >= RUN_CORES) return false;
     add_core(r, s, s->op == ST_CUBE ? -1 : 0);
     if (s->op == ST_VECTOR && (k->vid || k->cores == CORES_MIX) && !r->doubt) add_core(r, s, 1);

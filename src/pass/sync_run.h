@@ -7,7 +7,7 @@
 enum {
   RUN_CORES = 3, /* cube core, first and second vector core */
   RUN_COMPS = PIPE_ALL + 1, /* of a core's clock: its pipes, and what S has waited for */
-  RUN_IDS = 16,
+  RUN_IDS = HAND_IDS,
   RUN_MODES = 3
 };
 

@@ -101,7 +101,7 @@ void sync_name_spare(Sync *y) {
   for (uint32_t i = 0; i < n; i++) x.with[i] = i;
   for (uint32_t i = 0; i < y->trace.events.len; i++) note_event(&x, &y->trace.events.data[i]);
   for (IrStmt *s = y->k->body.first; s; s = s->next)
-    if (s != y->side && (s->op == ST_CUBE || s->op == ST_VECTOR)) ir_walk(&s->body, note_other_side, &x);
+    if (s != y->side && (ir_is_side(s))) ir_walk(&s->body, note_other_side, &x);
   if (y->trace.crossed) y->known = KNOWN_NOTED;
   if (!sync_replay(y)) return; /* what the compiler adds does not do in the whole trace: nothing can be said */
   if (y->trace.crossed) y->known = KNOWN_ASKED;

@@ -106,24 +106,9 @@ static void note_late(Toucher *t, Fault *f) {
   f->late_tick = c->pipe[t->pipe].tick;
 }
 
-/* The first cross-core flag that the program does not name; the last there is, if it names all. */
-static int free_cross_flag(const Sim *s) {
-  bool used[CROSS_RING] = {false};
-  int id = 0;
-  for (int side = 0; side < 2; side++)
-    for (int32_t i = 0; i < s->prog[side].n_inst; i++) {
-      const IrStmt *x = s->prog[side].inst[i].stmt;
-      if (x->op != ST_CROSS_SET && x->op != ST_CROSS_WAIT) continue;
-      IrRange r = ir_range(s->k, x->sync.id);
-      for (int64_t n = max_i64(r.lo, 0); n <= min_i64(r.hi, CROSS_RING - 1); n++) used[n] = true;
-    }
-  while (id < s->arch->n_cross_flags - 1 && id < CROSS_RING - 1 && used[id]) id++;
-  return id;
-}
-
 static void fix_cores(Toucher *t, Fault *f, const Party *first, const Party *last, bool again) {
   const Core *a = first->core, *b = last->core;
-  int id = free_cross_flag(t->core->m->sim), mode = a->slot != b->slot ? 0 : a->vid < 0 || b->vid < 0 ? 2 : 1;
+  int id = ir_free_cross_flag(t->core->m->sim->k, 0), mode = a->slot != b->slot ? 0 : a->vid < 0 || b->vid < 0 ? 2 : 1;
   const char *from = pipe_info[first->pipe].name, *to = pipe_info[last->pipe].name;
   if (again)
     fault_fix(t->core, f,

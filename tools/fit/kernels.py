@@ -128,6 +128,13 @@ def add(chip, cores, m, n, length, double, serial=False, conflict_free=False):
     return kernel(params, f"%b: {cores}", chip, "vector", allocs, b), [(total,)] * 3
 
 
+def _both_sets(b, what):
+    """What is set before a loop over two sets of buffers, or waited for after it: loads and stores may go on."""
+    for s in (0, 1):
+        b(f"{what} v -> mte2 #{s}")
+        b(f"{what} mte3 -> v #{s}")
+
+
 GELU = ["mul %x, %x -> %y", "mul %y, %x -> %y", "mul %y, 0.044715 -> %y", "add %x, %y -> %y",
         "mul %y, -1.595769 -> %y", "exp %y -> %y", "add %y, 1 -> %y", "div %x, %y -> %y"]  # fmt: skip
 
@@ -139,9 +146,7 @@ def gelu(chip, cores, m, n, length):
     own = -(-m // cores) * n
     b(f"let %first: i32 = %b * {own}")
     b(f"let %count: i32 = min({own}, {m * n} - %first)")
-    for s in (0, 1):
-        b(f"set_flag v -> mte2 #{s}")
-        b(f"set_flag mte3 -> v #{s}")
+    _both_sets(b, "set_flag")
     b.open(f"for %o in 0..(%count + {2 * length - 1}) // {2 * length}")
     for s in (0, 1):
         b(f"let %at{s}: i32 = %o * {2 * length} + {s * length}")
@@ -163,9 +168,7 @@ def gelu(chip, cores, m, n, length):
         b(f"set_flag mte3 -> v #{s}")
         b.close()
     b.close()
-    for s in (0, 1):
-        b(f"wait_flag v -> mte2 #{s}")
-        b(f"wait_flag mte3 -> v #{s}")
+    _both_sets(b, "wait_flag")
     b.close()
     params = [f"%X: gm f32[{m * n}]", f"%Y: gm f32[{m * n}] out"]
     allocs = [f"%{v}{s}: ub f32[{length}] at {(2 * s + i) * 4 * length}" for s in (0, 1) for i, v in enumerate("xy")]
@@ -182,9 +185,7 @@ def nd_to_nz(chip, row_splits, col_splits, size, height, width):
     b(f"let %rs: i32 = %b // {col_splits}")
     b(f"let %from: i32 = %rs * {tiles // row_splits} + min(%rs, {tiles % row_splits})")
     b(f"let %n: i32 = {tiles // row_splits} + min(max({tiles % row_splits} - %rs, 0), 1)")
-    for s in (0, 1):
-        b(f"set_flag v -> mte2 #{s}")
-        b(f"set_flag mte3 -> v #{s}")
+    _both_sets(b, "set_flag")
     b.open(f"for %i in 0..(%n * {own} + 1) // 2")
     for s in (0, 1):
         b(f"let %t{s}: i32 = %i * 2 + {s}")
@@ -206,9 +207,7 @@ def nd_to_nz(chip, row_splits, col_splits, size, height, width):
         b(f"set_flag mte3 -> v #{s}")
         b.close()
     b.close()
-    for s in (0, 1):
-        b(f"wait_flag v -> mte2 #{s}")
-        b(f"wait_flag mte3 -> v #{s}")
+    _both_sets(b, "wait_flag")
     b.close()
     nd, nz = height * width * 2, (height + 1) * width * 2
     allocs = [f"%x{s}: ub f16[{height}, {width}] at {s * nd}" for s in (0, 1)]

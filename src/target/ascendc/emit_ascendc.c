@@ -838,7 +838,7 @@ static void sync_stmt(CWriter *w, const IrStmt *s) {
 static void side_begin(CWriter *w, const IrStmt *side);
 
 static void stmt(CWriter *w, const IrStmt *s) {
-  if (s->op == ST_CUBE || s->op == ST_VECTOR) {
+  if (ir_is_side(s)) {
     cw_open(w, s->op == ST_CUBE ? "if ASCEND_IS_AIC" : "if ASCEND_IS_AIV");
     side_begin(w, s);
     cw_block(w, &s->body);

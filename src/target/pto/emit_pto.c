@@ -768,7 +768,7 @@ static void write_side(CWriter *w, const IrStmt *s) {
 }
 
 static void stmt(CWriter *w, const IrStmt *s) {
-  if (s->op == ST_CUBE || s->op == ST_VECTOR) {
+  if (ir_is_side(s)) {
     write_side(w, s);
   } else if (cw_chip_has(w, s)) {
     const PtSpelling *sp = ir_is_op(s) ? &spelling[s->op] : NULL;
