@@ -101,7 +101,7 @@ static bool is_no_set(IrStmt *s, void *user) { return !is_set(s, *(int *)user); 
  * that loop's. */
 static int credits_of(const IrStmt *loop, int id) {
   int n = 0;
-  for (const IrStmt *at = loop; at && at->op != ST_CUBE && at->op != ST_VECTOR; at = at->block->parent)
+  for (const IrStmt *at = loop; at && !ir_is_side(at); at = at->block->parent)
     for (IrStmt *s = at->prev; s; s = s->prev) {
       n += is_set(s, id);
       if (!ir_walk(&s->body, is_no_set, &id) || !ir_walk(&s->alt, is_no_set, &id)) return n;
@@ -266,16 +266,6 @@ static bool no_circle(const Skew *k) {
 
 /* ---- writing the new loop ------------------------------------------------------------------------------------- */
 
-typedef struct { IrKernel *k; const IrVar *var; IrExpr *by; } Subst;
-static void subst_expr(IrExpr **e, void *user) {
-  Subst *s = user;
-  *e = ir_subst(s->k, *e, s->var, s->by);
-}
-static bool subst_stmt(IrStmt *s, void *user) {
-  ir_stmt_exprs(s, subst_expr, user);
-  return true;
-}
-
 /* Takes away the snapshots that nothing after them uses. */
 static void drop_idle_lets(IrBlock *b) {
   for (IrStmt *s = b->last, *prev; s; s = prev) {
@@ -303,8 +293,7 @@ static IrStmt *group_of(Skew *k, Side *d, int g, IrVar *t) {
     if (mine) ir_append(&turn->body, s);
   }
   drop_idle_lets(&turn->body);
-  Subst by = {ir, one->loop.var, i};
-  ir_walk(&turn->body, subst_stmt, &by);
+  ir_subst_block(ir, &turn->body, one->loop.var, i);
   return turn;
 }
 

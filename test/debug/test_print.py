@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -401,3 +402,30 @@ def test_prints_under_conditions_on_elements():
     x[3, 1] = 1000
     with pytest.raises(tilelang.KernelFault, match="TL0817: `x.i, 1. < 1"):
         kernel(x, y)
+
+
+def test_the_index_of_a_loop_whose_sides_run_apart(capsys):
+    """The cube works on another iteration than the vector cores: what is shown is the one that the author means."""
+
+    @T.prim_func
+    def f(A: T.Tensor((64, 64), "float16"), B: T.Tensor((256, 64), "float16"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1) as bx:
+            a, b, p = (T.alloc_shared((64, 64), "float16") for _ in range(3))
+            s, c = (T.alloc_fragment((64, 64), "float32") for _ in range(2))
+            T.copy(A, a)
+            T.clear(c)
+            for i in T.Pipelined(4, num_stages=2):
+                T.copy(B[i * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.printf("%d\n", i * 10)
+                T.tile.mul(s, s, 0.5)
+                T.copy(s, p)
+                T.gemm(p, b, c)
+            T.copy(c, C)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = tilelang.compile(f, out_idx=[2])
+    a, b = (np.ones(s, np.float16) for s in ((64, 64), (256, 64)))
+    kernel(a, b)
+    assert [x.rsplit(" ", 1)[-1] for x in lines_of(capsys.readouterr().out)] == ["0", "10", "20", "30"]
