@@ -250,9 +250,8 @@ static void look(Toucher *t, Shadow *s, const SimBuf *b, TouchKind kind, int64_t
   else if (values && b->owner && shadow_lost(s, lo, hi, b->owner, &h)) report_lost(t, b, &h);
   if (!s && !b->hazard) return;
   uint32_t comp = (uint32_t)(c->index * COMPS + (int)t->pipe), *seen = c->pipe[t->pipe].seen;
-  Search q = {lo, hi, comp, lane_kind(kind), seen, pipe_info[t->pipe].in_order, false, t->before};
-  uint32_t own = (uint32_t)c->index;
-  if (shadow_conflict(m, s, b, &q, &h) && (!t->race.buf || hit_seq(m, own, &h) > hit_seq(m, own, &t->race.hit)))
+  Search q = {lo, hi, comp, lane_kind(kind), seen, pipe_info[t->pipe].in_order, false, t->before, t->seq, t->stmt->id};
+  if (shadow_conflict(m, s, b, &q, &h) && (!t->race.buf || hit_nearer(m, &q, &h, &t->race.hit)))
     t->race = (Race){b, kind, h};
   q.twice = true;
   if (s || t->again || q.kind != LANE_WRITE || !shadow_conflict(m, s, b, &q, &h)) return;
@@ -311,10 +310,12 @@ static void note_ahead(Toucher *t, Pipe op, const Hit *h) {
   for (uint32_t i = 0; i < m->faults.len; i++) {
     Fault *f = &m->faults.data[i];
     if (strcmp(f->key, key)) continue;
+    uint32_t *mended = &f->mended[c->vid > 0], tick = c->pipe[t->pipe].tick;
+    if (*mended == tick) continue; /* other bytes of the same instruction */
     const PipeQueue *q = &c->pipe[op];
     bool ran = q->seq[q->tick % SEQ_RING] > t->seq; /* it has begun what comes after this one */
-    f->ahead |= f->mended && f->block == c->block && (ran || q->seen[c->index * COMPS + (int)t->pipe] < f->mended);
-    f->mended = c->pipe[t->pipe].tick;
+    f->ahead |= *mended && f->block == c->block && (ran || q->seen[c->index * COMPS + (int)t->pipe] < *mended);
+    *mended = tick;
   }
 }
 

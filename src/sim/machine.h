@@ -303,7 +303,7 @@ typedef struct {
   Loc loc, other;
   const char *text, *other_text, *fix, *key; /* key: the same fault in another block or iteration */
   bool flag, ahead; /* a race within a core, a flag mends it; the pipe that sets it runs ahead, would set it twice */
-  uint32_t mended;  /* tick of the pipe that should wait, when it last happened */
+  uint32_t mended[2]; /* by vector core: tick of the pipe that should wait, when it last happened */
   bool late;        /* what should wait ran first: `with` came later, component and tick of it */
   uint32_t late_comp, late_tick;
   bool dropped;     /* another fault says more */
@@ -478,9 +478,13 @@ typedef struct {
   LaneKind kind;
   const uint32_t *seen;
   bool in_order, twice;
-  uint32_t before; /* 0, or: of this core, only what it issued before */
+  uint32_t before;  /* 0, or: of this core, only what it issued before */
+  uint32_t seq, id; /* of the access and its statement */
 } Search;
-/* The one that comes nearest in the program. */
+/* Of what was issued before the access, the last; of what was issued after it and ran too early, the next statement of
+ * the text: what follows that one knows it done. */
+bool hit_nearer(const Machine *m, const Search *q, const Hit *h, const Hit *than);
+/* The nearest one. */
 bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, const Search *q, Hit *hit);
 /* When the core issued the other access, counted as its statements go; 0: long ago, or another core did. */
 uint32_t hit_seq(const Machine *m, uint32_t core, const Hit *h);

@@ -192,14 +192,15 @@ static void run_workers(Run *r, int n) {
 static Pipe pipe_of(const IrStmt *s) { return ir_is_op(s) ? op_info[s->op].pipe : PIPE_S; }
 
 /* A read that came too early finds no value, or another one, and races with the write to come: that is the fault. And a
- * pipe that does not wait for another one in an access does not do so before it sets its flag again. */
+ * pipe that does not wait for another one in an access does not do so before it, or one that waits for it, sets its flag
+ * again. */
 static bool is_consequence(const FaultList *l, const Fault *u) {
   bool early = u->code == DIAG_SIM_UNINIT || u->code == DIAG_SIM_LOST, twice = u->code == DIAG_SIM_FLAG_TWICE;
   for (uint32_t i = 0; i < l->len && (early || twice); i++) {
     const Fault *r = &l->data[i];
     if (r->code != DIAG_SIM_RACE || r->block > u->block) continue;
     if (early && (r->at == u->at || r->with == u->at)) return true;
-    if (twice && u->at->sync.src == pipe_of(r->at) && u->at->sync.dst == pipe_of(r->with)) return true;
+    if (twice && u->at->sync.dst == pipe_of(r->with)) return true;
   }
   return false;
 }

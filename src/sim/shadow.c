@@ -191,6 +191,13 @@ uint32_t hit_seq(const Machine *m, uint32_t core, const Hit *h) {
   return comp / COMPS == core && q->tick - h->tick < SEQ_RING ? q->seq[h->tick % SEQ_RING] : 0;
 }
 
+bool hit_nearer(const Machine *m, const Search *q, const Hit *h, const Hit *than) {
+  uint32_t core = q->comp / COMPS, a = hit_seq(m, core, h), b = hit_seq(m, core, than);
+  if (a <= q->seq || b <= q->seq) return a > b;
+  uint32_t from = q->id + 1; /* ids before it wrap round: the next iteration */
+  return m->sim->who[h->who]->id - from < m->sim->who[than->who]->id - from;
+}
+
 static bool split_conflict(const Page *p, int g, uint32_t mask, uint32_t key, uint32_t limit, Hit *hit) {
   for (const SplitLane *l = p->split[g]; l; l = l->next) {
     if (l->key != key) continue;
@@ -238,7 +245,7 @@ bool shadow_conflict(Machine *m, Shadow *s, const SimBuf *b, const Search *q, Hi
       if (k == (uint32_t)q->kind && q->kind != LANE_WRITE) continue;
       if (!lane_conflict(&p, i, q->seen[other], &h)) continue;
       if (q->before && hit_seq(m, q->comp / COMPS, &h) > q->before) continue;
-      if (!found || hit_seq(m, q->comp / COMPS, &h) > hit_seq(m, q->comp / COMPS, hit)) *hit = h;
+      if (!found || hit_nearer(m, q, &h, hit)) *hit = h;
       found = true;
     }
     lo = p.start + PAGE;

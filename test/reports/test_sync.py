@@ -367,3 +367,26 @@ def test_R029_every_stored_value_arrives(rng):
         y = np.full((16, 8), np.nan, np.float32)
         kernel(x, y)
         assert np.array_equal(y[:, :5], x[:, :5]) and np.isnan(y[:, 5:]).all()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_missing_flag_of_an_instruction_in_many_pieces(several):
+    """One flag is named, whether one vector core does the work or both, and however many bytes one instruction reads."""
+
+    @T.prim_func
+    def f(A: T.Tensor((128, 64), "float32"), C: T.Tensor((128, 64), "float32")):
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            a, c = T.alloc_ub((64, 64), "float32"), T.alloc_ub((64, 64), "float32")
+            row = vid * 64 if several else 0
+            with T.Scope("V"):
+                T.copy(A[row, 0], a)
+                T.tile.add(c, a, 1.0)
+                T.set_flag("v", "mte3", 0)
+                T.wait_flag("v", "mte3", 0)
+                T.copy(c, C[row, 0])
+
+    kernel = tilelang.compile(f, out_idx=[1], pass_configs={PassConfigKey.TL_ASCEND_AUTO_SYNC: False})
+    with pytest.raises(KernelFault) as caught:
+        kernel(np.ones((128, 64), np.float32))
+    (found,) = caught.value.errors
+    assert found.code == "TL0805" and '`T.set_flag("mte2", "v", 0)`' in found.fix and "in turn" not in found.fix
