@@ -372,7 +372,9 @@ static inline bool ir_is_say(const IrStmt *s) { return s->op == ST_PRINT || s->o
 IrModule *ir_parse(Arena *a, Diags *d, const char *name, const char *text, size_t len);
 void ir_print(Text *t, const IrModule *m);           /* canonical: print(parse(print(m))) == print(m) */
 void ir_print_stmt(Text *t, const IrKernel *k, const IrStmt *s); /* one line, no location, no body */
-void ir_print_expr(Text *t, const IrExpr *e);
+/* What reading the text takes: calls of the reader inside each other, and levels of the tree that it walks. */
+typedef struct { int nest, height; } IrLevels;
+IrLevels ir_print_expr(Text *t, const IrExpr *e);
 void ir_print_region(Text *t, const IrRegion *r);
 void ir_json(Text *t, const IrModule *m);            /* json.c says what it holds */
 const char *ir_expr_str(Arena *a, const IrExpr *e);

@@ -2,14 +2,15 @@
  *
  * Errors: a bad statement is reported at its token and skipped to the next line, so that one reading reports
  * several errors. `fail` unwinds to the innermost statement with longjmp; nothing is freed by hand, so nothing leaks.
- * Nesting is limited (MAX_DEPTH) because the reader, the printer and the passes recurse. */
+ * Nesting is limited (MAX_DEPTH) because the reader, the printer and the passes recurse. The canonical text, with the
+ * casts that the reader adds, keeps to the same limits; what a pass has printed may go further by PASSES_ADD. */
 #include "ir.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 120, MAX_HEIGHT = 1000, MAX_ARGS = 8 };
+enum { MAX_DEPTH = 120, MAX_HEIGHT = 1000, PASSES_ADD = 4, MAX_ARGS = 8 };
 
 typedef enum { T_END, T_NAME, T_VAR, T_INT, T_FLOAT, T_STRING, T_PUNCT } Tok;
 
@@ -30,7 +31,9 @@ typedef struct {
   Token tok;
   uint32_t prev_line; /* line of the token before tok */
   int depth;
-  int height; /* levels of the highest expression read so far inside the one being read */
+  int height;  /* levels of the highest expression read so far inside the one being read */
+  int tallest; /* and of any */
+  int scale;   /* of the limits: 1, PASSES_ADD after a pass */
   IrModule *m;
   IrKernel *k;
   Map names; /* name -> (id << 1 | is_buf) */
@@ -274,12 +277,31 @@ static bool ints_only(ExprOp op) {
   return op == EX_SHL || op == EX_SHR || op == EX_AND || op == EX_OR || op == EX_XOR || op == EX_NOT;
 }
 
-static void enter(Parser *p) {
-  if (++p->depth > MAX_DEPTH) {
-    p->depth = 0;
-    fail_as(p, DIAG_LIMIT, "nested deeper than %d", MAX_DEPTH);
-  }
+static void limit(Parser *p, Loc at, IrLevels l) {
+  int depth = MAX_DEPTH * p->scale, height = MAX_HEIGHT * p->scale;
+  if (l.nest > depth) fail_at(p, at, DIAG_LIMIT, arena_printf(p->a, "nested deeper than %d", depth));
+  if (l.height > height)
+    fail_at(p, at, DIAG_LIMIT, arena_printf(p->a, "an expression of more than %d levels", height));
 }
+
+static void enter(Parser *p) { limit(p, here(p), (IrLevels){.nest = ++p->depth}); }
+
+typedef struct { Parser *p; Loc at; } Limited;
+
+/* Of what was just read, the canonical text. It is looked at where casts could matter only: each adds few levels. */
+static void limit_canonical(IrExpr **e, void *user) {
+  Limited *x = user;
+  Text t;
+  text_init(&t, x->p->a);
+  IrLevels l = ir_print_expr(&t, *e);
+  limit(x->p, x->at, (IrLevels){x->p->depth + l.nest, l.height});
+}
+
+static void limit_shape(IrBuf *b, Limited *x) {
+  for (int d = 0; d < b->rank; d++) limit_canonical(&b->shape[d], x);
+}
+
+static bool is_tall(const Parser *p) { return p->tallest > MAX_DEPTH / 8; }
 
 static IrExpr *read_size(Parser *p) {
   Loc loc = here(p);
@@ -397,7 +419,8 @@ static IrExpr *read_unary(Parser *p) {
     fail(p, "expected an expression before %s", show(p));
   }
   p->depth--;
-  p->height = p->height + 1 > beside ? p->height + 1 : beside;
+  if (++p->height > p->tallest) p->tallest = p->height;
+  if (p->height < beside) p->height = beside;
   return e;
 }
 
@@ -415,12 +438,13 @@ static IrExpr *read_binary(Parser *p, int min_prec) {
     Loc loc = here(p);
     next(p);
     IrExpr *b = read_binary(p, expr_ops[op].prec + 1);
-    if (++p->height > MAX_HEIGHT) fail_as(p, DIAG_LIMIT, "an expression of more than %d levels", MAX_HEIGHT);
+    limit(p, here(p), (IrLevels){.height = ++p->height});
     if (ints_only(op) && (dtype_is_float(a->type) || dtype_is_float(b->type)))
       bad_type(p, loc, "'%s' of dtypes %s and %s; it takes integers", expr_ops[op].spelling,
                dtype_info[a->type].name, dtype_info[b->type].name);
     a = ir_binary(p->k, op, a, b);
   }
+  if (p->height > p->tallest) p->tallest = p->height;
   if (p->height < beside) p->height = beside;
   return a;
 }
@@ -779,6 +803,12 @@ static __attribute__((noinline)) IrStmt *read_stmt(Parser *p) {
     if (at_word(p, op_info[op].name)) s = read_op(p, op, loc);
   if (!s && p->tok.kind == T_NAME) fail_as(p, DIAG_UNKNOWN_NAME, "%s is not a statement or an op", show(p));
   if (!s) fail(p, "expected a statement before %s", show(p));
+  if (is_tall(p)) {
+    Limited x = {p, loc};
+    ir_stmt_exprs(s, limit_canonical, &x);
+    ir_say_exprs(s, limit_canonical, &x);
+    if (s->op == ST_ALLOC) limit_shape(s->alloc.buf, &x);
+  }
   read_loc(p, &s->loc);
   if (s->op == ST_ALLOC) s->alloc.buf->loc = s->loc;
   if (s->op == ST_LET || s->op == ST_VAR) s->set.var->loc = s->loc;
@@ -884,6 +914,10 @@ static __attribute__((noinline)) void read_kernel(Parser *p) {
   }
   expect(p, ")");
   read_grid(p);
+  Limited x = {p, here(p)};
+  for (uint32_t i = 0; i < k->grid_ext.len && is_tall(p); i++) limit_canonical(&k->grid_ext.data[i], &x);
+  for (uint32_t i = 1; i < k->bufs.len && is_tall(p); i++) limit_shape(k->bufs.data[i], &x);
+  if (at_word(p, "after") || at_word(p, "lowered")) p->scale = PASSES_ADD;
   if (accept_word(p, "after")) {
     expect(p, "(");
     if (p->tok.kind != T_STRING) fail(p, "expected a pass name in quotes before %s", show(p));
@@ -910,6 +944,7 @@ static __attribute__((noinline)) void read_kernel(Parser *p) {
 IrModule *ir_parse(Arena *a, Diags *d, const char *name, const char *text, size_t len) {
   jmp_buf top;
   Parser parser = {.a = a, .d = d, .cur = text, .end = text + len, .line_start = text, .line = 1, .recover = &top};
+  parser.scale = 1;
   Parser *p = &parser;
   IrModule *m = arena_new(a, IrModule);
   m->arena = a;

@@ -9,14 +9,22 @@ static const struct { const char *spelling; char kind; int prec; } expr_ops[EX_C
 #undef EXPR
 };
 
-static void put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts);
+static IrLevels put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts);
+
+static IrLevels higher(IrLevels a, IrLevels b) {
+  return (IrLevels){a.nest > b.nest ? a.nest : b.nest, a.height > b.height ? a.height : b.height};
+}
+
+/* Around what stands in brackets: those of a call, of an index, or by themselves. */
+static IrLevels around(IrLevels in) { return (IrLevels){in.nest + 2, in.height + 1}; }
 
 /* `adopts`: the reader will give an int or float literal here the right dtype by itself. */
-static void put_literal(Text *t, const IrExpr *e, bool adopts) {
+static IrLevels put_literal(Text *t, const IrExpr *e, bool adopts) {
+  static const IrLevels leaf = {1, 1};
   bool is_float = e->op == EX_FLOAT;
   if (e->type == DT_BOOL) {
     text_put(t, e->i ? "true" : "false");
-    return;
+    return leaf;
   }
   bool fits = is_float || e->i == (int32_t)e->i;
   bool plain = e->type == (is_float ? DT_F32 : DT_I32) || (adopts && fits);
@@ -25,72 +33,78 @@ static void put_literal(Text *t, const IrExpr *e, bool adopts) {
   if (is_float) text_double(t, e->f);
   else if (e->type == DT_U64) text_printf(t, "%llu", (unsigned long long)e->i);
   else text_printf(t, "%lld", (long long)e->i);
-  if (!plain && !big) text_put(t, ")");
+  if (plain || big) return leaf;
+  text_put(t, ")");
+  return around(leaf);
 }
 
 static bool is_literal(const IrExpr *e) { return e->op == EX_INT || e->op == EX_FLOAT; }
 
-static void put_call(Text *t, const char *name, const IrExpr *e, bool adopts_a, bool adopts_b) {
-  text_printf(t, "%s(", name);
-  for (int i = 0; i < e->n; i++) {
+static IrLevels put_list(Text *t, IrExpr *const *e, int n, const bool *adopts) {
+  IrLevels in = {0};
+  for (int i = 0; i < n; i++) {
     if (i) text_put(t, ", ");
-    put_expr(t, e->arg[i], 0, i == 0 ? adopts_a : adopts_b);
+    in = higher(in, put_expr(t, e[i], 0, adopts && adopts[i]));
   }
-  text_put(t, ")");
+  return around(in);
 }
 
-static void put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts) {
+static IrLevels put_call(Text *t, const char *name, const IrExpr *e, const bool *adopts) {
+  text_printf(t, "%s(", name);
+  IrLevels l = put_list(t, e->arg, e->n, adopts);
+  text_put(t, ")");
+  return l;
+}
+
+static IrLevels put_in_parens(Text *t, const IrExpr *e, int min_prec) {
+  text_put(t, "(");
+  IrLevels l = put_expr(t, e, min_prec, false);
+  text_put(t, ")");
+  return around(l);
+}
+
+static IrLevels put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts) {
+  IrLevels l = {1, 1};
   switch (e->op) {
   case EX_INT:
-  case EX_FLOAT: put_literal(t, e, adopts); return;
-  case EX_VAR: text_printf(t, "%%%s", e->var->name); return;
+  case EX_FLOAT: return put_literal(t, e, adopts);
+  case EX_VAR: text_printf(t, "%%%s", e->var->name); return l;
   case EX_LOAD:
     text_printf(t, "%%%s[", e->buf->name);
-    for (int i = 0; i < e->n; i++) {
-      if (i) text_put(t, ", ");
-      put_expr(t, e->idx[i], 0, false);
-    }
+    l = put_list(t, e->idx, e->n, NULL);
     text_put(t, "]");
-    return;
-  case EX_CAST: put_call(t, dtype_info[e->type].name, e, false, false); return;
+    return l;
+  case EX_CAST: return put_call(t, dtype_info[e->type].name, e, NULL);
   case EX_BITS:
     text_printf(t, "bits(%s, ", dtype_info[e->type].name);
-    put_expr(t, e->arg[0], 0, false);
+    l = put_list(t, e->arg, 1, NULL);
     text_put(t, ")");
-    return;
+    return l;
   case EX_SELECT:
-    text_put(t, "select(");
-    put_expr(t, e->arg[0], 0, false);
-    text_put(t, ", ");
-    put_expr(t, e->arg[1], 0, !is_literal(e->arg[2]));
-    text_put(t, ", ");
-    put_expr(t, e->arg[2], 0, !is_literal(e->arg[1]));
-    text_put(t, ")");
-    return;
+    return put_call(t, "select", e, (bool[]){false, !is_literal(e->arg[2]), !is_literal(e->arg[1])});
   default: break;
   }
   bool adopts_a = e->n == 2 && !is_literal(e->arg[1]), adopts_b = e->n == 2 && !is_literal(e->arg[0]);
   if (e->op == EX_SHL || e->op == EX_SHR) adopts_a = false;
   if (e->op == EX_LAND || e->op == EX_LOR) adopts_a = adopts_b = false;
-  if (expr_ops[e->op].kind == 'c') {
-    put_call(t, expr_ops[e->op].spelling, e, adopts_a, adopts_b);
-  } else if (expr_ops[e->op].kind == 'p') {
+  int prec = expr_ops[e->op].prec;
+  if (expr_ops[e->op].kind == 'c') return put_call(t, expr_ops[e->op].spelling, e, (bool[]){adopts_a, adopts_b});
+  if (expr_ops[e->op].kind == 'p') {
     text_put(t, expr_ops[e->op].spelling);
-    bool wrap = is_literal(e->arg[0]); /* -(3) would fold */
-    if (wrap) text_put(t, "(");
-    put_expr(t, e->arg[0], 11, false);
-    if (wrap) text_put(t, ")");
-  } else {
-    int prec = expr_ops[e->op].prec;
-    if (prec < min_prec) text_put(t, "(");
-    put_expr(t, e->arg[0], prec, adopts_a);
-    text_printf(t, " %s ", expr_ops[e->op].spelling);
-    put_expr(t, e->arg[1], prec + 1, adopts_b);
-    if (prec < min_prec) text_put(t, ")");
+    l = is_literal(e->arg[0]) ? put_in_parens(t, e->arg[0], 11) /* -(3) would fold */ : put_expr(t, e->arg[0], 11, false);
+    return (IrLevels){l.nest + 1, l.height + 1};
   }
+  if (prec < min_prec) return put_in_parens(t, e, 0);
+  l = put_expr(t, e->arg[0], prec, adopts_a);
+  text_printf(t, " %s ", expr_ops[e->op].spelling);
+  l = higher(l, put_expr(t, e->arg[1], prec + 1, adopts_b));
+  return (IrLevels){l.nest, l.height + 1};
 }
 
-void ir_print_expr(Text *t, const IrExpr *e) { put_expr(t, e, 0, false); }
+IrLevels ir_print_expr(Text *t, const IrExpr *e) {
+  IrLevels l = put_expr(t, e, 0, false);
+  return (IrLevels){l.nest + 1, l.height};
+}
 
 void ir_print_region(Text *t, const IrRegion *r) {
   text_printf(t, "%%%s", r->buf->name);
