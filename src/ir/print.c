@@ -91,7 +91,8 @@ static IrLevels put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts) {
   if (expr_ops[e->op].kind == 'c') return put_call(t, expr_ops[e->op].spelling, e, (bool[]){adopts_a, adopts_b});
   if (expr_ops[e->op].kind == 'p') {
     text_put(t, expr_ops[e->op].spelling);
-    l = is_literal(e->arg[0]) ? put_in_parens(t, e->arg[0], 11) /* -(3) would fold */ : put_expr(t, e->arg[0], 11, false);
+    bool wrap = is_literal(e->arg[0]); /* -(3) would fold */
+    l = wrap ? put_in_parens(t, e->arg[0], 11) : put_expr(t, e->arg[0], 11, false);
     return (IrLevels){l.nest + 1, l.height + 1};
   }
   if (prec < min_prec) return put_in_parens(t, e, 0);

@@ -191,9 +191,9 @@ static void run_workers(Run *r, int n) {
 
 static Pipe pipe_of(const IrStmt *s) { return ir_is_op(s) ? op_info[s->op].pipe : PIPE_S; }
 
-/* A read that came too early finds no value, or another one, and races with the write to come: that is the fault. And a
- * pipe that does not wait for another one in an access does not do so before it, or one that waits for it, sets its flag
- * again. */
+/* A read that came too early finds no value, or another one, and races with the write to come: that is the fault. And
+ * where one pipe does not wait for another in an access, neither do those that wait for the first one only: they set
+ * their flags again before the other one has waited. */
 static bool is_consequence(const FaultList *l, const Fault *u) {
   bool early = u->code == DIAG_SIM_UNINIT || u->code == DIAG_SIM_LOST, twice = u->code == DIAG_SIM_FLAG_TWICE;
   for (uint32_t i = 0; i < l->len && (early || twice); i++) {

@@ -371,7 +371,7 @@ def test_R029_every_stored_value_arrives(rng):
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_missing_flag_of_an_instruction_in_many_pieces(several):
-    """One flag is named, whether one vector core does the work or both, and however many bytes one instruction reads."""
+    """One flag is named, for one vector core or both, and however many bytes one instruction reads."""
 
     @T.prim_func
     def f(A: T.Tensor((128, 64), "float32"), C: T.Tensor((128, 64), "float32")):
