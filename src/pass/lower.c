@@ -262,6 +262,15 @@ static IrRegion temp_column(Ctx *c, const IrRegion *r, DType t, Loc loc) {
   return one;
 }
 
+static void converts(Ctx *c, const IrStmt *s, const IrBuf *from, const IrBuf *to) {
+  c->ok = false;
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc,
+                     "copy from %%%s (%s) to %%%s (%s) in %s would have to convert the dtype; the copy unit cannot",
+                     from->name, dtype_info[from->type].name, to->name, dtype_info[to->type].name,
+                     space_info[to->space].name);
+  diag_fix(c->p->diags, g, "give both the same dtype, or convert in UB first");
+}
+
 static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion local);
 
 /* Rows that may start before the tensor does: the DMA writes whole blocks, so what exists lands behind a margin in a
@@ -299,12 +308,7 @@ static void lower_load(Ctx *c, Out *o, const IrStmt *s, IrRegion gm, IrRegion lo
     target = temp_column(c, &local, gm.buf->type, s->loc);
   } else if (gm.buf->type != local.buf->type) {
     if (to_l1) {
-      c->ok = false;
-      Diag *g =
-          diag_add(c->p->diags, DIAG_COPY_PATH, s->loc,
-                   "copy from %%%s (%s) to %%%s (%s) in L1 would have to convert the dtype; the DMA cannot",
-                   gm.buf->name, dtype_info[gm.buf->type].name, local.buf->name, dtype_info[local.buf->type].name);
-      diag_fix(c->p->diags, g, "give both the same dtype, or convert in UB first");
+      converts(c, s, gm.buf, local.buf);
       return;
     }
     target = temp_like(c, &local, gm.buf->type, s->loc);
@@ -349,11 +353,17 @@ static bool cube_writes(Ctx *c, const IrStmt *s, const IrRegion *sums, const IrR
     diag_fix(c->p->diags, g, "start on a multiple of 16; or make it with T.alloc_fragment, and it goes through UB");
     return false;
   }
-  if (ir_cube_writes(t, to->buf->type) || (t != DT_F32 && t != DT_I32)) return true; /* no sums: its product says so */
-  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "the cube does not write %%%s (%s in L0C) as %s (%%%s)",
-                     sums->buf->name, dtype_info[sums->buf->type].name, dtype_info[to->buf->type].name, to->buf->name);
+  if (ir_cube_writes(t, to->buf->type)) return true;
+  bool holds = t == DT_F32 || t == DT_I32;
+  if (!holds && !c->ok) return true; /* its product said so */
+  const char *as = "";
+  if (holds) as = arena_printf(c->p->arena, " as %s (%%%s)", dtype_info[to->buf->type].name, to->buf->name);
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc, "the cube does not write %%%s (%s in L0C)%s", sums->buf->name,
+                     dtype_info[t].name, as);
   diag_other(c->p->diags, g, sums->buf->loc, "%%%s is declared here", sums->buf->name);
-  diag_fix(c->p->diags, g, "copy it to a tile in UB, and that one further; or make it with T.alloc_fragment");
+  diag_fix(c->p->diags, g,
+           holds ? "copy it to a tile in UB, and that one further; or make it with T.alloc_fragment"
+                 : "L0C holds sums of products: make it float32, or int32 for integers");
   return false;
 }
 
@@ -466,6 +476,8 @@ static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
     lower_load(c, o, s, src, dst);
   } else if ((a == SPACE_UB || a == SPACE_L0C) && b == SPACE_GM) {
     lower_store(c, o, s, src, dst);
+  } else if (a == SPACE_L1 && (b == SPACE_L0A || b == SPACE_L0B) && src.buf->type != dst.buf->type) {
+    converts(c, s, src.buf, dst.buf);
   } else if (a == SPACE_L1 && (b == SPACE_L0A || b == SPACE_L0B)) {
     /* The source is a tile of the destination's shape at the source's corner. */
     IrRegion box = src;
@@ -477,6 +489,10 @@ static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
     IrStmt *i = emit2(o, b == SPACE_L0A ? OP_L1_TO_L0A : OP_L1_TO_L0B, ir_arg_region(box), dst);
     keep_attr(c->k, s, i, ATTR_TRANS);
   } else if (a == SPACE_L0C && b == SPACE_L1) {
+    if (!cube_writes(c, s, &src, &dst)) {
+      c->ok = false;
+      return true;
+    }
     IrStmt *i = emit2(o, OP_L0C_TO_L1, ir_arg_region(src), dst);
     keep_attr(c->k, s, i, ATTR_RELU);
   } else if (a == SPACE_UB && b == SPACE_UB && s->op == OP_COPY) {

@@ -169,6 +169,21 @@ def test_loops_without_end_are_told_early_at_their_line(loop, monkeypatch, tmp_p
     assert d.code == "TL1006" and d.line == line and "goes on" in d.text and "T.serial" in d.fix
 
 
+def test_a_loop_around_launches_without_end(monkeypatch):
+    monkeypatch.setattr("tilelang.frontend.builder.MANY", 64)
+
+    def make():
+        @T.prim_func
+        def main(A: T.Tensor((64, 64), "float32")):
+            for _ in range(1 << 20):
+                with T.Kernel(4) as bx:
+                    a = T.alloc_ub((16, 64), "float32")
+                    T.copy(A[bx * 16, 0], a)
+
+    d = error_of(make).errors[0]
+    assert d.code == "TL1006" and "64 launches" in d.text and "T.serial" in d.fix
+
+
 def test_long_loops_that_end():
     def body(A, C, a, bx):
         copy_rows(A, C, a, bx)

@@ -2,6 +2,8 @@
 the product. Undeclared buffers get the memories that their uses need; a declared one is kept, and what it cannot serve
 is one message whose change cures it."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -164,3 +166,28 @@ def test_the_change_cures(program, wrong, cure, code, said, want):
     assert all(d.code == code and said in d.fix for d in caught.value.errors), str(caught.value)
     got = tilelang.compile(kernel(lambda A, C: program(A, C, cure)), out_idx=-1)(X)
     assert np.array_equal(got, want)
+
+
+MEMORIES = {"l1": T.alloc_L1, "l0a": T.alloc_L0A, "l0b": T.alloc_L0B, "l0c": T.alloc_L0C, "ub": T.alloc_ub}
+
+
+@pytest.mark.parametrize("chip", ["910B2", "950"])
+@pytest.mark.parametrize("source", ["gm", *MEMORIES])
+@pytest.mark.parametrize("target", ["gm", *MEMORIES])
+def test_a_copy_from_any_memory_to_any_other_compiles_or_is_one_message(source, target, chip):
+    """Whatever the dtypes: no pass makes what the chip does not have."""
+    dtypes = ["float16", "bfloat16", "float32", "int8", "int32", "bool"]
+    for source_dtype, target_dtype in itertools.product(dtypes, repeat=2):
+
+        @T.prim_func
+        def f(A: T.Tensor((16, 64), source_dtype), C: T.Tensor((16, 64), target_dtype)):
+            with T.Kernel(1) as bx:
+                a = A if source == "gm" else MEMORIES[source]((16, 64), source_dtype)
+                c = C if target == "gm" else MEMORIES[target]((16, 64), target_dtype)
+                T.copy(a, c)
+
+        try:
+            tilelang.compile(f, chip=chip)
+        except CompileError as e:
+            (d,) = e.errors
+            assert d.code in ("TL0302", "TL0500") and d.fix, str(e)

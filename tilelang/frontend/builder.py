@@ -61,7 +61,7 @@ class Stmt:
 
 _local = threading.local()
 MOST = 1 << 17  # statements of a block; more cannot be ordered (sync_trace.c), and mostly there is no end to them
-MANY = 1 << 12  # statements after which to look whether there is an end to them: rounds of a loop that nobody counts
+MANY = 1 << 12  # launches of a function; statements after which to look whether there is an end to them
 
 
 def current(what):
@@ -196,6 +196,12 @@ class Builder:
 
     def next_launch(self):
         """A further T.Kernel: what was collected so far is a launch of its own, which ends before this one begins."""
+        if len(self.earlier) >= MANY:
+            fail(
+                1006,
+                f"a loop that Python runs has made {MANY} launches and goes on",
+                fix="put the loop into T.Kernel, as T.serial(n), or call the kernel n times",
+            )
         self.earlier.append(copy.copy(self))
         self.top = []
         self.blocks, self.views, self.ifs = [self.top], {}, []

@@ -1,4 +1,7 @@
-"""Mutates kernels written in the DSL and compiles them: fuzz_dsl.py [--seconds N] [--seed N] [FILE ...]
+"""Mutates kernels written in the DSL and compiles them: fuzz_dsl.py [--seconds N] [--seed N]
+
+The kernels are those of the tests and examples that compile by themselves (a function that a test makes for many sizes
+does not), and the ones below.
 
 Whatever a kernel's text is, `tilelang` answers with a kernel, with an error of its own (tilelang.errors), or with what
 Python itself says about the user's lines. An exception that rises from a line of tilelang while a kernel is traced or
@@ -8,14 +11,18 @@ exchanged, numbers changed, statements doubled, dropped or exchanged, arguments 
 
 import argparse
 import ast
+import contextlib
 import copy
+import io
 import linecache
 import pathlib
 import random
+import re
 import signal
 import sys
 import time
 import traceback
+import warnings
 
 import tilelang
 import tilelang.language as T
@@ -129,16 +136,25 @@ def late(signum, frame):
     raise TimeoutError("a mutant takes more than 20 seconds")
 
 
-def try_one(source, name):
-    """None, or what is wrong with how the text was answered."""
+def run(source, name):
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     space = {"__name__": "mutant"}
     signal.alarm(20)
     try:
-        exec(compile(source, name, "exec"), space)
-        for value in list(space.values()):
-            if hasattr(value, "traced") or type(value).__name__ == "PrimFunc":
-                tilelang.compile(value)
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(source, name, "exec"), space)
+            for value in list(space.values()):
+                if hasattr(value, "traced") or type(value).__name__ == "PrimFunc":
+                    tilelang.compile(value)
+    finally:
+        signal.alarm(0)
+        linecache.cache.pop(name, None)
+
+
+def try_one(source, name):
+    """None, or what is wrong with how the text was answered."""
+    try:
+        run(source, name)
     except errors.TileLangError as e:
         return str(e) if "TL0002" in str(e) else None
     except TimeoutError as e:
@@ -148,31 +164,46 @@ def try_one(source, name):
         traced = any(f.name == "traced" for f in traceback.extract_tb(e.__traceback__))
         if traced and HOME in pathlib.Path(last.filename).resolve().parents:
             return f"{type(e).__name__}: {e}\n{''.join(traceback.format_tb(e.__traceback__)[-3:])}"
-    finally:
-        signal.alarm(0)
-        linecache.cache.pop(name, None)
     return None
+
+
+def kernels():
+    """Syntax trees of modules with one kernel each."""
+    head = "import tilelang\nimport tilelang.language as T\n\n"
+    for file in sorted([*ROOT.glob("test/**/*.py"), *ROOT.glob("examples/*.py")]):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.FunctionDef) or "T.prim_func" not in map(ast.unparse, node.decorator_list):
+                continue
+            try:
+                run(head + ast.unparse(node), "kernel.py")
+            except Exception:  # it is wrong on purpose, or wants names of its surroundings
+                continue
+            yield ast.parse(head + ast.unparse(node))
+
+
+def kind_of(wrong):
+    """The first line, without names, numbers and the place."""
+    return re.sub(r"'[^']*'|\d+", "", re.sub(r"^\S+\.py:\d+:\d+: ", "", wrong.strip().splitlines()[0]))
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("files", nargs="*", type=pathlib.Path)
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--seed", type=int, default=1)
     options = p.parse_args()
-    trees = [ast.parse(SEED)] + [ast.parse(f.read_text()) for f in options.files]
+    warnings.simplefilter("ignore")
     signal.signal(signal.SIGALRM, late)
+    trees = [ast.parse(SEED), *kernels()]
     end, n, finds = time.monotonic() + options.seconds, 0, set()
     while time.monotonic() < end:
         n += 1
         rng = random.Random(options.seed * 1_000_003 + n)
         source = mutant(rng.choice(trees), rng)
         wrong = try_one(source, f"mutant{n}.py")
-        key = wrong and wrong.splitlines()[0][:60]
-        if wrong and key not in finds:
-            finds.add(key)
+        if wrong and kind_of(wrong) not in finds:
+            finds.add(kind_of(wrong))
             print(f"== mutant {n} of seed {options.seed}: {wrong}\n{source}\n", flush=True)
-    print(f"{n} mutants in {options.seconds:.0f} s, {len(finds)} finds")
+    print(f"{n} mutants of {len(trees)} modules in {options.seconds:.0f} s, {len(finds)} finds")
     sys.exit(bool(finds))
 
 
