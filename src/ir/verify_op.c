@@ -289,6 +289,16 @@ static bool int_limits(DType t, int64_t *lo, int64_t *hi) {
   return dtype_info[t].cls == 'u';
 }
 
+/* The vector unit takes the width, too: everything is shifted out. */
+static void check_shift(Verifier *v, const IrStmt *s) {
+  DType t = out_region(s)->buf->type;
+  IrRange by = s->args[1].kind == ARG_SCALAR ? ir_range(v->k, s->args[1].scalar) : IR_OPEN;
+  if (by.hi >= 0 && by.lo <= dtype_info[t].bits) return;
+  Diag *g = bad(v, SHIFT_RANGE, "'%s' shifts %%%s of dtype %s by %s", oname(s), out_region(s)->buf->name, tname(t),
+                expr_text(v, s->args[1].scalar));
+  diag_fix(v->d, g, "shift by 0 to %d", dtype_info[t].bits);
+}
+
 static void check_scalars(Verifier *v, const IrStmt *s) {
   const IrBuf *dst = out_region(s)->buf;
   DType t = s->op == OP_COMPARE && s->args[0].kind == ARG_REGION ? s->args[0].region.buf->type : dst->type;
@@ -300,6 +310,7 @@ static void check_scalars(Verifier *v, const IrStmt *s) {
     bool fits = e->op != EX_INT && e->op != EX_FLOAT;
     if (e->op == EX_INT) fits = e->i >= lo && e->i <= hi;
     if (e->op == EX_FLOAT) fits = e->f == floor(e->f) && e->f >= (double)lo && e->f <= (double)hi;
+    if (fits && (s->op == OP_SHL || s->op == OP_SHR)) check_shift(v, s);
     if (fits) continue;
     if (e->op == EX_FLOAT && isfinite(e->f) && e->f != floor(e->f)) {
       Diag *g = bad(v, SCALAR_FITS, "'%s' with the constant %s on %%%s of dtype %s, which holds whole numbers",

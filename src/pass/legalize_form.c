@@ -297,6 +297,15 @@ static IrExpr *narrowed(IrKernel *k, IrExpr *e, DType t) {
   return ir_cast(k, t, e);
 }
 
+/* A count of the whole width, which an expression does not have, shifts everything out but signs. */
+static IrExpr *shifted(IrKernel *k, ExprOp op, IrExpr *a, IrExpr *by) {
+  IrRange r = ir_range(k, by);
+  int bits = dtype_info[a->type].bits;
+  if (r.lo != bits || r.hi != bits) return ir_binary(k, op, a, by);
+  bool sign = op == EX_SHR && dtype_info[a->type].cls == 'i';
+  return sign ? ir_binary(k, op, a, ir_int(k, a->type, bits - 1)) : ir_int(k, a->type, 0);
+}
+
 /* The value of one element of op; NULL: pipe S does not compute it. Small floats run in f32 and are rounded once. */
 static IrExpr *element_value(Lg *g, StmtOp op, IrExpr **in, DType t) {
   IrKernel *k = g->k;
@@ -318,8 +327,8 @@ static IrExpr *element_value(Lg *g, StmtOp op, IrExpr **in, DType t) {
   case OP_XOR: a = ir_binary(k, EX_XOR, a, b); break;
   case OP_NOT: a = t == DT_BOOL ? ir_unary(k, EX_LNOT, a) : ir_unary(k, EX_NOT, a); break;
   case OP_POW: a = ir_binary(k, EX_POW, a, b); break;
-  case OP_SHL: a = ir_binary(k, EX_SHL, a, b); break;
-  case OP_SHR: a = ir_binary(k, EX_SHR, a, b); break;
+  case OP_SHL: a = shifted(k, EX_SHL, a, b); break;
+  case OP_SHR: a = shifted(k, EX_SHR, a, b); break;
   case OP_RELU: a = ir_binary(k, EX_MAX, a, ir_int(k, w, 0)); break;
   case OP_ABS: a = dtype_info[t].cls == 'i' ? ir_binary(k, EX_MAX, a, ir_unary(k, EX_NEG, a)) : a; break;
   default: return NULL;

@@ -147,6 +147,10 @@ def test_shifts(dtype):
     np.testing.assert_array_equal(got, a << one(3))
     got = run(lambda c, a: T.tile.bitwise_rshift(c, a, 2), a, out=(a.shape, dtype))
     np.testing.assert_array_equal(got, a >> one(2))
+    bits = a.dtype.itemsize * 8  # the whole width: only signs are left
+    for op, want in ((T.tile.bitwise_lshift, a & one(0)), (T.tile.bitwise_rshift, a >> one(bits - 1))):
+        got = run(lambda c, a: op(c, a, bits), a, out=(a.shape, dtype))
+        np.testing.assert_array_equal(got, want if "u" not in dtype else a & one(0))
 
 
 @pytest.mark.parametrize("dtype", [*INTS, "float32", "float16"])

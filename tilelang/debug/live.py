@@ -290,7 +290,7 @@ def replay(kernel, lane, arrays, scalars):
     """One lane's run of the function that a Kernel was traced from, as far as it is the Kernel's launch; tensors
     and scalars by parameter number."""
     traced = kernel.traced
-    with Live(traced.name, traced.builder.where, traced.builder.eager, lane, len(traced.before)) as b:
+    with Live(traced.name, traced.builder.where, traced.builder.eager, lane, traced.number) as b:
 
         def given(thing):
             i = next(i for i, p in enumerate(b.params) if p is thing)

@@ -68,15 +68,31 @@ class StridedTensorType(TensorType):
         return cls(*item)
 
 
+class Launches:
+    """The builders of a function's launches, in order."""
+
+    def __init__(self, builders):
+        self.builders = builders
+        self.first = {}
+
+    def first_use(self, param):
+        """Number of the first launch that speaks of a parameter."""
+        if id(param) not in self.first:
+            uses = (n for n, b in enumerate(self.builders) if b.mentions(param))
+            self.first[id(param)] = next(uses, len(self.builders))
+        return self.first[id(param)]
+
+
 class Traced:
     """A finished kernel: parameters and IR text. With several T.Kernel it is the first launch and `rest` the others."""
 
-    def __init__(self, builder, seconds, execute, before=()):
-        launches = [*builder.earlier, builder] if not before else [builder]
-        self.builder, self.seconds = launches[0], seconds
+    def __init__(self, builder, seconds, execute, launches=None, number=0):
+        self.launches = launches or Launches([*builder.earlier, builder])
+        builders = self.launches.builders
+        self.builder, self.seconds, self.number = builders[number], seconds, number
         self.execute = execute  # execute(builder) runs the kernel's function under another builder
-        self.before = before
-        self.rest = [Traced(b, 0.0, execute, launches[:n]) for n, b in enumerate(launches) if n]
+        later = range(1, 0 if launches else len(builders))
+        self.rest = [Traced(builders[n], 0.0, execute, self.launches, n) for n in later]
         self.name = builder.name
         self.params = list(builder.params)
 
@@ -85,7 +101,7 @@ class Traced:
         marks.update({id(self.params[i]): "out" for i in out_idx})
         marks.update({id(self.params[i]): "workspace" for i in workspace_idx})
         for p in self.params:
-            if any(b.mentions(p) for b in self.before):
+            if self.launches.first_use(p) < self.number:
                 marks.pop(id(p), None)  # an earlier launch has put something there
         text, self.size_names = self.builder.text(marks)
         return text
