@@ -82,6 +82,15 @@ static bool copy_shape_error(Ctx *c, const IrStmt *s, const IrRegion *src, const
 }
 
 /* Pairs the dimensions of the GM and the local side and clamps. `into_local`: GM is the source. */
+static bool starts_in_fractal(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local) {
+  Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc,
+                     "the load of %s starts before the tensor, and its pad would end inside a fractal of %%%s (%s)",
+                     ir_region_str(c->p->arena, gm), local->buf->name, space_info[local->buf->space].name);
+  diag_other(c->p->diags, g, local->buf->loc, "%%%s is declared here", local->buf->name);
+  diag_fix(c->p->diags, g, "load it into a tile of T.alloc_ub with that pad, and copy that one here");
+  return false;
+}
+
 static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local, bool into_local,
                         Window *w) {
   const IrRegion *src = into_local ? gm : local, *dst = into_local ? local : gm;
@@ -124,7 +133,8 @@ static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrReg
     }
     if (i >= shift) {
       int gd = g.dim[i - shift];
-      if (local->buf->space == SPACE_UB && starts_before(c, s, gm, gd)) {
+      if (starts_before(c, s, gm, gd)) {
+        if (local->buf->space != SPACE_UB && ld == local->buf->rank - 1) return starts_in_fractal(c, s, gm, local);
         IrExpr *missing = before_start(c, gm, gd);
         have = op2(c, EX_MAX, op2(c, EX_SUB, have, missing), num(c, 0));
         w->gm.off[gd] = op2(c, EX_MAX, gm->off[gd], num(c, 0));

@@ -4,8 +4,9 @@
  * For each tensor that only the loads to L1 read, a bit an element says that some block read it; the workers' bits are
  * put together when all blocks are done. A tensor is reported when its elements up to some index of one of its last two
  * dimensions were all read, those from there on never, and they are no more than a load takes: then the loop that goes
- * along the dimension ended early. Where what is read may hang on data - a scalar argument that is no size, an element
- * that pipe S reads from a tensor - a part may be left out on purpose, and nothing is said. */
+ * along the dimension ended early. Nothing is said where a part may be left out on purpose: what is read may hang on
+ * data (a scalar argument that is no size, an element that pipe S reads from a tensor), or is read shifted, from before
+ * the start of the tensor. */
 #include "machine.h"
 
 #include <string.h>
@@ -39,6 +40,12 @@ static bool is_size(const IrKernel *k, const IrVar *v) {
   return false;
 }
 
+static bool may_start_before(const IrRegion *r) {
+  for (int d = 0; d < r->buf->rank; d++)
+    if (r->off[d]->op == EX_MAX && ir_is_zero(r->off[d]->arg[1])) return true;
+  return false;
+}
+
 void watch_reads(Sim *s) {
   for (uint32_t p = 0; p < s->k->params.len; p++)
     if (s->k->params.data[p].var && !is_size(s->k, s->k->params.data[p].var)) return;
@@ -55,7 +62,8 @@ void watch_reads(Sim *s) {
       for (int a = 0; a < x->n_args; a++) { /* other readers, or views */
         const SimBuf *b = &s->buf[x->arg[a].buf];
         bool gm = b->ir && b->space == SPACE_GM;
-        if (gm && (x->op != OP_GM_TO_L1 || b->tensor != b->ir->id)) s->buf[b->tensor].watch = false;
+        bool load = x->op == OP_GM_TO_L1 && !may_start_before(&x->stmt->args[0].region);
+        if (gm && (!load || b->tensor != b->ir->id)) s->buf[b->tensor].watch = false;
       }
     }
 }

@@ -1,11 +1,13 @@
 """Reports about tail blocks, bounds and alignment."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang import KernelFault
+from tilelang import CompileError, KernelFault
 
 
 @pytest.mark.parametrize("k", [200, 100, 17])
@@ -319,3 +321,35 @@ def test_R067_any_start_in_global_memory(rng, offset):
 
     x = rng.standard_normal(128).astype(np.float16)
     assert np.array_equal(tilelang.compile(f, out_idx=-1)(x), x[offset : offset + 100])
+
+
+@pytest.mark.parametrize("offset", [1, 8, 16, 17])
+def test_R067_operands_from_before_the_start(rng, offset):
+    """The pad stands in whole rows of an operand in L1; in columns it would end inside a fractal: that is said."""
+
+    @T.prim_func
+    def f(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 32), "float16"), C: T.Tensor((64, 32), "float32")):
+        with T.Kernel(4) as bx:
+            a, b = T.alloc_L1((16, 64), "float16"), T.alloc_L1((64, 32), "float16")
+            c = T.alloc_L0C((16, 32), "float32")
+            T.copy(A[bx * 16 - offset, 0], a, pad_value=0)
+            T.copy(B, b)
+            T.gemm_v0(a, b, c, init=True)
+            T.copy(c, C[bx * 16, 0])
+
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((64, 64), (64, 32)))
+    shifted = np.zeros_like(a)
+    shifted[offset:] = a[:-offset]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the last rows are left out on purpose
+        assert np.array_equal(tilelang.compile(f, out_idx=-1)(a, b), shifted.astype(np.float32) @ b.astype(np.float32))
+
+    @T.prim_func
+    def g(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(2) as bx:
+            a = T.alloc_L1((16, 64), "float16")
+            T.copy(A[0, bx * 16 - offset], a, pad_value=0)
+
+    with pytest.raises(CompileError, match="inside a fractal") as caught:
+        tilelang.compile(g)
+    assert caught.value.errors[0].code == "TL0500" and "T.alloc_ub" in caught.value.errors[0].fix
