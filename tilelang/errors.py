@@ -12,6 +12,7 @@ import linecache
 import os
 import re
 import sys
+import sysconfig
 import tokenize
 
 # number -> (severity, title); the 10xx lines are the Python section of src/base/diag.def (test/python compares them)
@@ -267,6 +268,7 @@ class DeviceError(TileLangError, RuntimeError):
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STDLIB = sysconfig.get_path("stdlib") + os.sep
 
 
 def of_user(frame):
@@ -354,6 +356,11 @@ def here():
     return place_of(user_frame(2))
 
 
+def _of_python(file):
+    """Whether a file is of Python's own library: what this package calls there is not the user's code."""
+    return file.startswith(_STDLIB) and "site-packages" not in file or file.startswith("<frozen ")
+
+
 def spot(frame=None, instruction=None):
     """(file, line, column) of the call, index or operation that a frame, or without one the user's innermost, is at;
     before Python 3.11 of its statement. Columns count characters from 1."""
@@ -393,7 +400,7 @@ class explained:
             if code.co_name.startswith("wrapped_"):  # `rightly` below, and frontend/builder.py
                 tb = tb.tb_next
                 continue
-            was, inside = inside, code.co_filename.startswith(_PACKAGE)
+            was, inside = inside, code.co_filename.startswith(_PACKAGE) or inside and _of_python(code.co_filename)
             user = user if inside else (tb.tb_frame, tb.tb_lasti)
             callee = callee if inside and was and callee else code.co_name if inside and user else None
             tb = tb.tb_next

@@ -89,6 +89,16 @@ def test_kinds_of_functions():
     with pytest.raises(CompileError, match="TL1014.*calls itself without end"):
         T.prim_func(recursive)
 
+    def factory():
+        @T.prim_func
+        def kernel(X: T.Tensor((4,), "float32")):
+            with T.Kernel(1):
+                factory()
+
+    with pytest.raises(CompileError, match="TL1014.*calls itself without end") as caught:
+        factory()
+    assert caught.value.errors[0].file == __file__  # not a file of Python's library that the front end reads with
+
 
 def test_errors_of_the_user_stay_the_users():
     def kernel(X: T.Tensor((4,), "float32")):
