@@ -63,11 +63,16 @@ static bool name_reserved(const CWriter *w, const char *s) {
   return strstr(s, "__") || (s[0] == '_' && s[1] >= 'A' && s[1] <= 'Z');
 }
 
+const char *cw_numbered(CWriter *w, const char *s, int i) {
+  size_t n = strlen(s);
+  return arena_printf(w->arena, n && s[n - 1] == '_' ? "%s%d" : "%s_%d", s, i);
+}
+
 static const char *identifier(CWriter *w, const char *ir_name) {
   char *s = arena_str(w->arena, ir_name);
   for (char *c = s; *c; c++)
     if (*c == '.') *c = '_';
-  if (name_reserved(w, s)) { /* a double underscore belongs to the compiler */
+  if (name_reserved(w, s)) {
     Text t;
     text_init(&t, w->arena);
     text_put(&t, s[0] == '_' ? "v" : "");
@@ -77,13 +82,13 @@ static const char *identifier(CWriter *w, const char *ir_name) {
     if (name_reserved(w, s)) s = arena_printf(w->arena, "%s_", s);
   }
   const char *name = s;
-  for (int i = 1; name_taken(w, name) || name_reserved(w, name); i++) name = arena_printf(w->arena, "%s_%d", s, i);
+  for (int i = 1; name_taken(w, name) || name_reserved(w, name); i++) name = cw_numbered(w, s, i);
   return name;
 }
 
 const char *cw_fresh(CWriter *w, const char *want) {
   const char *name = want;
-  for (int i = 1; name_taken(w, name); i++) name = arena_printf(w->arena, "%s_%d", want, i);
+  for (int i = 1; name_taken(w, name); i++) name = cw_numbered(w, want, i);
   return name;
 }
 

@@ -80,6 +80,8 @@ void cw_use(CWriter *w, int helper);
 /* ---- names ---- */
 const char *cw_file(const CWriter *w, Loc loc);                /* base name of the Python source */
 const char *cw_fresh(CWriter *w, const char *want);             /* a name nothing in the kernel has */
+/* "s_1", or "s_1" of "s_": a double underscore belongs to the compiler. */
+const char *cw_numbered(CWriter *w, const char *s, int i);
 /* e under a short name: a literal or a variable stays itself, anything else gets a line `const T name = e;`. */
 IrExpr *cw_bind(CWriter *w, IrExpr *e, const char *name);
 bool cw_needs_name(const IrExpr *e);                             /* would cw_bind write a line? */

@@ -75,7 +75,7 @@ static const char *constant_tile(CWriter *w, PtView v) {
   }
   const char *base = w->buf_name[v.buf->id];
   v.name = base;
-  for (int i = 1; view_name_taken(own, v.name); i++) v.name = cw_fresh(w, cw_fmt(w, "%s_%d", base, i));
+  for (int i = 1; view_name_taken(own, v.name); i++) v.name = cw_fresh(w, cw_numbered(w, base, i));
   vec_push(w->arena, &own->views, v);
   return v.name;
 }
@@ -89,7 +89,7 @@ static const char *here_name(CWriter *w, const IrBuf *b) {
     bool taken = false;
     for (uint32_t i = 0; i < own->here.len; i++) taken |= !strcmp(own->here.data[i], name);
     if (!taken) break;
-    name = cw_fmt(w, "%s_%d", base, n);
+    name = cw_numbered(w, base, n);
   }
   vec_push(w->arena, &own->here, name);
   return name;
