@@ -508,9 +508,9 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
     """Raises what is wrong with a call whose arguments do not fit the signature of `fn`."""
     import inspect
 
-    parameters = inspect.signature(fn).parameters.values()
-    if next(iter(parameters)).name == "self":
-        parameters, args = list(parameters)[1:], args[1:]
+    parameters = list(inspect.signature(fn).parameters.values())
+    if parameters and parameters[0].name == "self":
+        parameters, args = parameters[1:], args[1:]
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     names, places = [p.name for p in named], [p.name for p in named if p.kind is p.POSITIONAL_OR_KEYWORD]
     shown = [p.replace(annotation=p.empty) for p in parameters if p.kind is not p.VAR_KEYWORD]

@@ -77,6 +77,8 @@ T.copy(A)                                  | TL1004 | without its argument 'dst'
 T.gemm(a)                                  | TL1004 | without its arguments 'B' and 'C' | T.gemm(A, B, C
 T.copy(A, a, src=A)                        | TL1004 | gets its argument 'src' twice | T.copy(src, dst
 T.alloc_ub(16, 64, 3, "float32")           | TL1004 | takes 2 arguments by place, 4 given | shape, dtype
+T.barrier_all(1, 2)                        | TL1004 | takes 0 arguments by place, 2 given | T.barrier_all()
+T.sync_all(a)                              | TL1004 | T.sync_all | T.sync_all(
 T.float32(1, 2)                            | TL1004 | converts one value, not 2 values | T.float32(x)
 T.alloc_shared(16, 64)                     | TL1003 | 64 is given where a dtype belongs | stand together
 T.alloc_shared((16, 64), None)             | TL1003 | None is given where a dtype | 'float16'
