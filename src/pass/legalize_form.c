@@ -297,11 +297,11 @@ static IrExpr *narrowed(IrKernel *k, IrExpr *e, DType t) {
   return ir_cast(k, t, e);
 }
 
-/* A count of the whole width, which an expression does not have, shifts everything out but signs. */
+/* A count of the width or more, which an expression does not have, shifts everything out but signs. */
 static IrExpr *shifted(IrKernel *k, ExprOp op, IrExpr *a, IrExpr *by) {
   IrRange r = ir_range(k, by);
   int bits = dtype_info[a->type].bits;
-  if (r.lo != bits || r.hi != bits) return ir_binary(k, op, a, by);
+  if (r.hi >= 0 && r.lo < bits) return ir_binary(k, op, a, by);
   bool sign = op == EX_SHR && dtype_info[a->type].cls == 'i';
   return sign ? ir_binary(k, op, a, ir_int(k, a->type, bits - 1)) : ir_int(k, a->type, 0);
 }

@@ -153,6 +153,28 @@ def test_shifts(dtype):
         np.testing.assert_array_equal(got, want if "u" not in dtype else a & one(0))
 
 
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("dtype", ["int32", "int16"])
+def test_shifts_by_counts_that_leave_the_element(dtype, left):
+    @T.prim_func
+    def f(X: T.Tensor((64,), dtype), Y: T.Tensor((64,), dtype)):
+        with T.Kernel(1) as bx:
+            x, y = T.alloc_ub((64,), dtype), T.alloc_ub((64,), dtype)
+            T.copy(X, x)
+            for i in T.Parallel(64):
+                n = T.cast(i % 8 * 8, dtype)
+                y[i] = x[i] << n if left else x[i] >> n
+            T.copy(y, Y)
+
+    x = numbers(dtype, (64,))
+    bits = x.dtype.itemsize * 8
+    n = np.arange(64) % 8 * 8
+    wide = x.astype(np.int64)
+    want = np.where(n < bits, wide << np.minimum(n, 31), 0) if left else wide >> np.minimum(n, bits - 1)
+    got = tilelang.compile(f, out_idx=-1)(x)
+    np.testing.assert_array_equal(got, want.astype(dtype))
+
+
 @pytest.mark.parametrize("dtype", [*INTS, "float32", "float16"])
 def test_vector_index(dtype):
     a = numbers(dtype, (4, 24))
