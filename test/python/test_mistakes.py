@@ -238,3 +238,18 @@ def test_loops_that_end_by_an_iterator(monkeypatch):
         T.copy(a, C[bx * 16, 0])
 
     assert rows((4,), body)(numpy.zeros((64, 64), "float32"))[0, 0] == 1 + sum(range(41))
+
+
+@pytest.mark.parametrize("shape", [(1 << 20,), (2, 1 << 22), (1 << 20, 4)])
+def test_a_tile_of_megabytes(shape):
+    """It does not fit, and that is all that is said of it: not that a row of it is too long for one move."""
+
+    @T.prim_func
+    def main(A: T.Tensor(shape, "float32")):
+        with T.Kernel(1) as bx:
+            a = T.alloc_ub(shape, "float32")
+            T.copy(A, a)
+            T.copy(a, A)
+
+    (d,) = error_of(lambda: tilelang.compile(main)).errors
+    assert d.code == "TL0600" and "'a'" in d.text
