@@ -12,7 +12,6 @@ import linecache
 import os
 import re
 import sys
-import sysconfig
 import tokenize
 
 # number -> (severity, title); the 10xx lines are the Python section of src/base/diag.def (test/python compares them)
@@ -268,7 +267,7 @@ class DeviceError(TileLangError, RuntimeError):
 
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_STDLIB = sysconfig.get_path("stdlib") + os.sep
+_STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
 def of_user(frame):

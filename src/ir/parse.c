@@ -32,7 +32,7 @@ typedef struct {
   uint32_t prev_line; /* line of the token before tok */
   int depth;
   int height;  /* levels of the highest expression read so far inside the one being read */
-  int tallest; /* and of any */
+  int tallest; /* and of any in the statement */
   int scale;   /* of the limits: 1, PASSES_ADD after a pass */
   IrModule *m;
   IrKernel *k;
@@ -379,6 +379,12 @@ static IrExpr *read_call(Parser *p) {
   fail_as(p, DIAG_UNKNOWN_NAME, "%s is not a function", show(p));
 }
 
+/* The expression is read, beside one of that height. */
+static void leave(Parser *p, int beside) {
+  if (p->height > p->tallest) p->tallest = p->height;
+  if (p->height < beside) p->height = beside;
+}
+
 static IrExpr *read_unary(Parser *p) {
   enter(p);
   int beside = p->height;
@@ -419,8 +425,8 @@ static IrExpr *read_unary(Parser *p) {
     fail(p, "expected an expression before %s", show(p));
   }
   p->depth--;
-  if (++p->height > p->tallest) p->tallest = p->height;
-  if (p->height < beside) p->height = beside;
+  p->height++;
+  leave(p, beside);
   return e;
 }
 
@@ -444,8 +450,7 @@ static IrExpr *read_binary(Parser *p, int min_prec) {
                dtype_info[a->type].name, dtype_info[b->type].name);
     a = ir_binary(p->k, op, a, b);
   }
-  if (p->height > p->tallest) p->tallest = p->height;
-  if (p->height < beside) p->height = beside;
+  leave(p, beside);
   return a;
 }
 
@@ -794,7 +799,8 @@ static void read_loc(Parser *p, Loc *loc) {
 /* Not inlined: its locals must not live in the frame that setjmp returns to. */
 static __attribute__((noinline)) IrStmt *read_stmt(Parser *p) {
   Loc loc = here(p);
-  p->height = 0;
+  int around = p->tallest; /* of the statement that this one stands in */
+  p->height = p->tallest = 0;
   IrStmt *s = NULL;
   if (p->tok.kind == T_VAR) s = read_store_or_assign(p, loc);
   for (size_t i = 0; i < TL_COUNT(keywords) && !s; i++)
@@ -809,6 +815,7 @@ static __attribute__((noinline)) IrStmt *read_stmt(Parser *p) {
     ir_say_exprs(s, limit_canonical, &x);
     if (s->op == ST_ALLOC) limit_shape(s->alloc.buf, &x);
   }
+  if (p->tallest < around) p->tallest = around;
   read_loc(p, &s->loc);
   if (s->op == ST_ALLOC) s->alloc.buf->loc = s->loc;
   if (s->op == ST_LET || s->op == ST_VAR) s->set.var->loc = s->loc;

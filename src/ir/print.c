@@ -56,9 +56,9 @@ static IrLevels put_call(Text *t, const char *name, const IrExpr *e, const bool 
   return l;
 }
 
-static IrLevels put_in_parens(Text *t, const IrExpr *e, int min_prec) {
+static IrLevels put_in_parens(Text *t, const IrExpr *e) {
   text_put(t, "(");
-  IrLevels l = put_expr(t, e, min_prec, false);
+  IrLevels l = put_expr(t, e, 0, false);
   text_put(t, ")");
   return around(l);
 }
@@ -92,10 +92,10 @@ static IrLevels put_expr(Text *t, const IrExpr *e, int min_prec, bool adopts) {
   if (expr_ops[e->op].kind == 'p') {
     text_put(t, expr_ops[e->op].spelling);
     bool wrap = is_literal(e->arg[0]); /* -(3) would fold */
-    l = wrap ? put_in_parens(t, e->arg[0], 11) : put_expr(t, e->arg[0], 11, false);
+    l = wrap ? put_in_parens(t, e->arg[0]) : put_expr(t, e->arg[0], 11, false);
     return (IrLevels){l.nest + 1, l.height + 1};
   }
-  if (prec < min_prec) return put_in_parens(t, e, 0);
+  if (prec < min_prec) return put_in_parens(t, e);
   l = put_expr(t, e->arg[0], prec, adopts_a);
   text_printf(t, " %s ", expr_ops[e->op].spelling);
   l = higher(l, put_expr(t, e->arg[1], prec + 1, adopts_b));

@@ -290,13 +290,13 @@ static bool int_limits(DType t, int64_t *lo, int64_t *hi) {
 }
 
 /* The vector unit takes the width, too: everything is shifted out. A pass may put the counts of a loop in place. */
-static void check_shift(Verifier *v, const IrStmt *s) {
+static void check_shift(Verifier *v, const IrStmt *s, const IrExpr *count) {
   if (v->k->stage || v->lowered) return;
   DType t = out_region(s)->buf->type;
-  IrRange by = s->args[1].kind == ARG_SCALAR ? ir_range(v->k, s->args[1].scalar) : IR_OPEN;
+  IrRange by = ir_range(v->k, count);
   if (by.hi >= 0 && by.lo <= dtype_info[t].bits) return;
   Diag *g = bad(v, SHIFT_RANGE, "'%s' shifts %%%s of dtype %s by %s", oname(s), out_region(s)->buf->name, tname(t),
-                expr_text(v, s->args[1].scalar));
+                expr_text(v, count));
   diag_fix(v->d, g, "shift by 0 to %d", dtype_info[t].bits);
 }
 
@@ -311,7 +311,7 @@ static void check_scalars(Verifier *v, const IrStmt *s) {
     bool fits = e->op != EX_INT && e->op != EX_FLOAT;
     if (e->op == EX_INT) fits = e->i >= lo && e->i <= hi;
     if (e->op == EX_FLOAT) fits = e->f == floor(e->f) && e->f >= (double)lo && e->f <= (double)hi;
-    if (fits && (s->op == OP_SHL || s->op == OP_SHR)) check_shift(v, s);
+    if (fits && (s->op == OP_SHL || s->op == OP_SHR)) check_shift(v, s, e);
     if (fits) continue;
     if (e->op == EX_FLOAT && isfinite(e->f) && e->f != floor(e->f)) {
       Diag *g = bad(v, SCALAR_FITS, "'%s' with the constant %s on %%%s of dtype %s, which holds whole numbers",

@@ -409,9 +409,12 @@ static void compute(Lg *g, const Nest *n, StmtOp op, DType w, Opd *in, Opd dst) 
     lg_emit3(g, n, OP_ADD, dst, t, dst);
     return;
   }
-  case OP_LEAKY:
   case OP_SHL:
   case OP_SHR:
+    if (ir_is_const(in[1].scalar) && (in[1].scalar->i < 0 || in[1].scalar->i > dtype_info[w].bits))
+      in[1] = lg_number(g, w, dtype_info[w].bits); /* that much the instruction takes; it shifts everything out */
+    /* fall through */
+  case OP_LEAKY:
     if (in[0].scalar) in[0] = lg_filled(g, n, in[0], w);
     lg_emit3(g, n, op, in[0], in[1], dst);
     return;

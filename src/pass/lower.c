@@ -81,7 +81,6 @@ static bool copy_shape_error(Ctx *c, const IrStmt *s, const IrRegion *src, const
   return false;
 }
 
-/* Pairs the dimensions of the GM and the local side and clamps. `into_local`: GM is the source. */
 static bool starts_in_fractal(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local) {
   Diag *g = diag_add(c->p->diags, DIAG_COPY_PATH, s->loc,
                      "the load of %s starts before the tensor, and its pad would end inside a fractal of %%%s (%s)",
@@ -91,6 +90,7 @@ static bool starts_in_fractal(Ctx *c, const IrStmt *s, const IrRegion *gm, const
   return false;
 }
 
+/* Pairs the dimensions of the GM and the local side and clamps. `into_local`: GM is the source. */
 static bool make_window(Ctx *c, const IrStmt *s, const IrRegion *gm, const IrRegion *local, bool into_local,
                         Window *w) {
   const IrRegion *src = into_local ? gm : local, *dst = into_local ? local : gm;
@@ -486,9 +486,11 @@ static bool lower_copy(Ctx *c, Out *o, const IrStmt *s) {
     lower_load(c, o, s, src, dst);
   } else if ((a == SPACE_UB || a == SPACE_L0C) && b == SPACE_GM) {
     lower_store(c, o, s, src, dst);
-  } else if (a == SPACE_L1 && (b == SPACE_L0A || b == SPACE_L0B) && src.buf->type != dst.buf->type) {
-    converts(c, s, src.buf, dst.buf);
   } else if (a == SPACE_L1 && (b == SPACE_L0A || b == SPACE_L0B)) {
+    if (src.buf->type != dst.buf->type) {
+      converts(c, s, src.buf, dst.buf);
+      return true;
+    }
     /* The source is a tile of the destination's shape at the source's corner. */
     IrRegion box = src;
     int n = src.buf->rank, m = dst.buf->rank;

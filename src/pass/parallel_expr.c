@@ -407,13 +407,6 @@ static IrExpr *hold(Par *v, IrExpr *e, Val *held) {
   return held->temp ? par_tile_load(v, held->r.buf, held->span) : e; /* perhaps a view of its tile */
 }
 
-/* The count of a shift in turn i; whatever leaves the element shifts out all of it. */
-static IrExpr *count_in_turn(Par *v, const IrExpr *e, IrExpr *turn, int64_t i) {
-  IrExpr *by = at_turn(v, e->arg[1], turn, i);
-  int bits = dtype_info[e->type].bits;
-  return by->op == EX_INT && (by->i < 0 || by->i > bits) ? ir_int(v->k, by->type, bits) : by;
-}
-
 /* Shifts by each of the counts, one chosen after the other. */
 static Val shift_in_turn(Par *v, IrExpr *e, const IrRegion *dst) {
   IrKernel *k = v->k;
@@ -421,14 +414,14 @@ static Val shift_in_turn(Par *v, IrExpr *e, const IrRegion *dst) {
   Val x, last = {0};
   IrExpr *from = hold(v, e->arg[0], &x);
   for (int64_t i = turn->arg[1]->i - 1; i > 0; i--) {
-    IrExpr *shifted = ir_binary(k, e->op, from, count_in_turn(v, e, turn, i));
+    IrExpr *shifted = ir_binary(k, e->op, from, at_turn(v, e->arg[1], turn, i));
     if (r) shifted = ir_select(k, ir_binary(k, EX_EQ, turn, ir_int(k, turn->type, i)), shifted, r);
     Val held;
     r = hold(v, shifted, &held);
     par_release(v, last.temp);
     last = held;
   }
-  IrExpr *by = count_in_turn(v, e, turn, 0), *first = ir_is_int(by, 0) ? from : ir_binary(k, e->op, from, by);
+  IrExpr *by = at_turn(v, e->arg[1], turn, 0), *first = ir_is_int(by, 0) ? from : ir_binary(k, e->op, from, by);
   if (r) first = ir_select(k, ir_binary(k, EX_EQ, turn, ir_int(k, turn->type, 0)), first, r);
   Val out = par_eval(v, first, dst && !par_reads_buf(first, dst->buf) ? dst : NULL);
   par_release(v, last.temp);

@@ -76,14 +76,12 @@ def current(what):
     return b
 
 
-def goes_on(text, at=None):
+ON_THE_CHIP = "loop on the chip: T.serial(n); a `while` needs a condition on values of the kernel, or a `break`"
+
+
+def goes_on(text, at=None, fix=ON_THE_CHIP):
     """The error of a loop without end that Python runs."""
-    fail(
-        1006,
-        text,
-        fix="loop on the chip: T.serial(n); a `while` needs a condition on values of the kernel, or a `break`",
-        at=at,
-    )
+    fail(1006, text, fix=fix, at=at)
 
 
 def active():
@@ -197,8 +195,7 @@ class Builder:
     def next_launch(self):
         """A further T.Kernel: what was collected so far is a launch of its own, which ends before this one begins."""
         if len(self.earlier) >= MANY:
-            fail(
-                1006,
+            goes_on(
                 f"a loop that Python runs has made {MANY} launches and goes on",
                 fix="put the loop into T.Kernel, as T.serial(n), or call the kernel n times",
             )

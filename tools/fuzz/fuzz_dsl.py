@@ -174,11 +174,12 @@ def kernels():
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.FunctionDef) or "T.prim_func" not in map(ast.unparse, node.decorator_list):
                 continue
+            source = head + ast.unparse(node)
             try:
-                run(head + ast.unparse(node), "kernel.py")
+                run(source, "kernel.py")
             except Exception:  # it is wrong on purpose, or wants names of its surroundings
                 continue
-            yield ast.parse(head + ast.unparse(node))
+            yield ast.parse(source)
 
 
 def kind_of(wrong):
