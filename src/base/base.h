@@ -15,9 +15,11 @@
 #if defined(__GNUC__)
 #define TL_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define TL_APART __attribute__((noinline)) /* what a hot function seldom calls: it needs no registers for that */
+#define TL_INLINE inline __attribute__((always_inline)) /* made for each constant that a caller passes */
 #else
 #define TL_PRINTF(f, a)
 #define TL_APART
+#define TL_INLINE inline
 #endif
 
 #define TL_COUNT(a) (sizeof(a) / sizeof((a)[0]))

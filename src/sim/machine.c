@@ -71,12 +71,7 @@ static void s_store(Core *c, const Code *q, int64_t steps) {
 
 /* Puts an instruction into its pipe's queue, or does it at once if it is S's own. false: S must wait. */
 static bool s_issue(Core *c, const Inst *i) {
-  if (c->time) {
-    c->m->spin = SPIN;
-    return clock_issue(c, i);
-  }
   c->at = i;
-  c->m->spin = SPIN;
   if (i->pipe == PIPE_S) {
     c->state = S_SYNC;
     if (!s_may_sync(c, i) || !s_sync(c, i)) return false;
@@ -101,6 +96,14 @@ static bool s_issue(Core *c, const Inst *i) {
   }
   p->tail++;
   return true;
+}
+
+/* As clock_issue (timing.h), in a functional run. */
+static inline const Code *s_issue_row(Core *c, const Code *q, int64_t *steps, bool one) {
+  for (;; *steps += q->steps, q++) {
+    c->steps = *steps;
+    if (!s_issue(c, &c->prog->inst[q->a]) || one || q[1].op != C_ISSUE) return q; /* mostly several stand in a row */
+  }
 }
 
 /* Runs what waits in the queues, the oldest that may run first: where flags leave the order open, the numbers are those
@@ -195,15 +198,11 @@ bool run_s(Core *c, bool one) {
       }
       break;
     case C_ISSUE:
-      for (;; steps += q->steps, q = &code[pc++]) {
-        c->steps = steps;
-        if (!s_issue(c, &c->prog->inst[q->a])) {
-          c->pc = pc - 1;
-          return steps > before;
-        }
-        if (one) return c->pc = pc, true;
-        if (code[pc].op != C_ISSUE) break; /* mostly several stand in a row */
-      }
+      c->m->spin = SPIN;
+      q = c->time ? clock_issue(c, q, &steps) : s_issue_row(c, q, &steps, one);
+      pc = (int32_t)(q - code) + 1;
+      if (c->state != S_RUN) return c->pc = pc - 1, steps > before;
+      if (one) return c->pc = pc, true;
       break;
     case C_LOAD:
       if (!one) drain(c);

@@ -54,11 +54,13 @@ static void serve(Channel *c, Tick now) {
   c->served_at = now;
 }
 
-static void put(Channel *c, Turn t) {
-  if (c->head + c->n == c->room) {
-    memmove(c->turn, c->turn + c->head, sizeof t * (size_t)c->n);
-    c->head = 0;
-  }
+static TL_APART void make_room(Channel *c) {
+  memmove(c->turn, c->turn + c->head, sizeof *c->turn * (size_t)c->n);
+  c->head = 0;
+}
+
+static inline void put(Channel *c, Turn t) {
+  if (c->head + c->n == c->room) make_room(c);
   Turn *x = c->turn + c->head;
   int32_t i = c->n++;
   for (; i && comes_before(&t, &x[i - 1]); i--) x[i] = x[i - 1];
@@ -231,6 +233,7 @@ static uint32_t stamp_now(const Memory *m) { return stamp_of(m->filled); }
 static void note_dirty(Clock *k, int64_t bytes) {
   Memory *m = &k->mem;
   m->unclean += bytes;
+  if (m->room) return; /* nothing pushes them out */
   uint32_t now = stamp_now(m);
   if (m->dirty_tail != m->dirty_head) {
     Dirty *last = &m->dirty[(m->dirty_tail - 1) & (m->dirty_cap - 1)];
@@ -252,6 +255,7 @@ static void note_dirty(Clock *k, int64_t bytes) {
 
 /* Bytes that must go to HBM now because what was brought in since pushed them out. */
 static int64_t write_back(Memory *m) {
+  if (m->dirty_head == m->dirty_tail) return 0;
   int64_t bytes = 0;
   uint32_t now = stamp_now(m);
   while (m->dirty_head != m->dirty_tail) {
@@ -569,8 +573,11 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick 
     m->miss_bytes += miss;
     m->hit_bytes += x.touched - miss;
   }
-  Way w = {x.touched, x.moved, x.lines, miss, miss + back + (miss ? x.pieces * m->piece : 0), t->path, t->miss};
-  if (memcmp(&w, &f->way, sizeof w)) set_way(m, f, &w);
+  int64_t hbm = miss + back + (miss ? x.pieces * m->piece : 0);
+  const Way *w = &f->way;
+  if ((w->touched ^ x.touched) | (w->moved ^ x.moved) | (w->lines ^ x.lines) | (w->miss ^ miss) | (w->hbm ^ hbm) |
+      (w->path ^ t->path) | (w->path_miss ^ t->miss))
+    set_way(m, f, &(Way){x.touched, x.moved, x.lines, miss, hbm, t->path, t->miss});
   f->via = f->alone_via;
   f->cap = f->alone_cap;
   f->moves = f->waits = false;

@@ -64,8 +64,10 @@ static inline void idle(TimePipe *q, Tick until, Idle why, TimeInst *x) {
   q->mark = until;
 }
 
-/* What let the head of a queue begin at `at`: S, which had just issued it, or what it waited for. */
-static inline int32_t began_by(const TimePipe *q, Tick at) {
+/* What let the head of a queue begin at `at`: S, which had just issued it, or what it waited for. Only a timeline asks;
+ * so the functions that run a queue are made twice (`timeline` is a constant in each). */
+static inline int32_t began_by(const TimePipe *q, Tick at, bool timeline) {
+  if (!timeline) return -1;
   return q->head->issued >= at ? q->head->cause.from : q->last;
 }
 
@@ -89,7 +91,7 @@ static void add_event(TimeCore *t, int p, const TimeInst *x, Tick from, Tick unt
 }
 
 /* The head of queue p has run. */
-static inline void busy(TimeCore *t, TimePipe *q, Tick from, Tick until, int32_t by) {
+static inline void busy(TimeCore *t, TimePipe *q, Tick from, Tick until, int32_t by, bool timeline) {
   TimeInst *x = q->head->inst;
   idle(q, from, IDLE_ISSUE, x);
   if (until > q->mark) {
@@ -98,7 +100,7 @@ static inline void busy(TimeCore *t, TimePipe *q, Tick from, Tick until, int32_t
     q->mark = until;
   }
   x->sum.count++;
-  if (t->clock->timeline) add_event(t, (int)(q - t->pipe), x, from, until, by);
+  if (timeline) add_event(t, (int)(q - t->pipe), x, from, until, by);
 }
 
 /* Elements of one statement on end are one event, and so is a series of issues. */
@@ -155,8 +157,11 @@ static inline TimeSet flag_pop(TimeFlag *f) {
 
 static bool cross_ok(const Clock *k, int64_t id) { return id >= 0 && id < k->arch.n_cross_flags; }
 
+static inline int64_t id_of(const Core *c, const TimeInst *x) { return x->id_reg == NO_REG ? 0 : c->reg[x->id_reg].i; }
+
 /* The flag that a statement sets or waits for; NULL: there is no such flag. */
-static inline TimeFlag *flag_of(const Clock *k, const TimeCore *t, const TimeInst *x, int64_t id) {
+static inline TimeFlag *flag_of(const Clock *k, const TimeCore *t, const TimeInst *x) {
+  int64_t id = id_of(t->core, x);
   if (x->kind == TIME_CROSS_WAIT) return cross_ok(k, id) ? &t->cross[id] : NULL;
   return (uint64_t)id < (uint64_t)k->arch.n_flags ? &t->flag[x->pair + id] : NULL;
 }
@@ -220,15 +225,15 @@ static inline void have_left(TimeCore *t, const TimePipe *q) {
 }
 
 /* A synchronisation statement at the head of a queue. False: it must wait. */
-static inline bool queue_sync(Clock *k, TimeCore *t, TimePipe *q) {
+static inline bool queue_sync(Clock *k, TimeCore *t, TimePipe *q, bool timeline) {
   TimeEntry *e = q->head;
   TimeInst *x = e->inst;
   Tick at = max_i64(q->free, e->issued), all = max_i64(at, q->done);
   switch (x->kind) {
   case TIME_SET:
-    if (e->flag) flag_set(t, x->inst->dst, e->flag, all + k->flag, began_by(q, all));
+    if (e->flag) flag_set(t, x->dst, e->flag, all + k->flag, began_by(q, all, timeline));
     break;
-  case TIME_CROSS_SET: cross_set(k, t->core, x->inst, e->id, all, began_by(q, all)); break;
+  case TIME_CROSS_SET: cross_set(k, t->core, x->inst, e->id, all, began_by(q, all, timeline)); break;
   case TIME_WAIT:
   case TIME_CROSS_WAIT: {
     TimeSet set = {at, -1};
@@ -236,7 +241,7 @@ static inline bool queue_sync(Clock *k, TimeCore *t, TimePipe *q) {
     if (e->flag && !e->flag->n) return false;
     if (e->flag) set = flag_pop(e->flag);
     idle(q, e->issued, IDLE_ISSUE, x);
-    if (set.at > at && set.from >= 0) q->last = set.from;
+    if (timeline && set.at > at && set.from >= 0) q->last = set.from;
     at = max_i64(at, set.at);
     idle(q, at, x->kind == TIME_WAIT ? IDLE_FLAG : IDLE_CROSS, x);
     break;
@@ -245,19 +250,19 @@ static inline bool queue_sync(Clock *k, TimeCore *t, TimePipe *q) {
   }
   q->free = at;
   x->sum.count++;
-  leave(q, at, began_by(q, at));
+  leave(q, at, began_by(q, at, timeline));
   return true;
 }
 
 /* Runs what is in a queue until it must wait or is empty. */
-static inline void run_pipe(Clock *k, TimeCore *t, int p) {
+static TL_INLINE void run_queue(Clock *k, TimeCore *t, int p, bool timeline) {
   TimePipe *q = &t->pipe[p];
   uint32_t n = q->n;
   if (q->in_flight) return;
   while (q->n) {
     const TimeEntry *e = q->head;
     if (e->inst->kind > TIME_GM) {
-      if (!queue_sync(k, t, q)) break;
+      if (!queue_sync(k, t, q, timeline)) break;
       continue;
     }
     Tick at = max_i64(q->free, e->issued);
@@ -273,12 +278,15 @@ static inline void run_pipe(Clock *k, TimeCore *t, int p) {
     if (p == PIPE_MTE1 && t->pipe[PIPE_MTE2].in_flight) q->free += price->ticks * k->l1_read_slow / TICKS;
     q->done = max_i64(q->done, q->free + (p == PIPE_M ? k->mmad_tail : 0));
     e->inst->sum.ops += price->ops;
-    int32_t by = began_by(q, at);
-    busy(t, q, at, q->done, by);
+    int32_t by = began_by(q, at, timeline);
+    busy(t, q, at, q->done, by, timeline);
     leave(q, at, by);
   }
   if (q->n != n) have_left(t, q);
 }
+
+static void run_pipe(Clock *k, TimeCore *t, int p) { run_queue(k, t, p, false); }
+static void run_pipe_told(Clock *k, TimeCore *t, int p) { run_queue(k, t, p, true); }
 
 /* ---- S -------------------------------------------------------------------------------------------------- */
 
@@ -336,7 +344,7 @@ static void arrive_all(Clock *k, Core *c, Tick at, int32_t by) {
 }
 
 /* A synchronisation statement of S itself. False: it must wait. */
-static bool s_sync_time(Clock *k, Core *c, TimeInst *x, int64_t id) {
+static bool s_sync_time(Clock *k, Core *c, TimeInst *x) {
   TimeCore *t = c->time;
   TimePipe *s = &t->pipe[PIPE_S];
   const Inst *i = x->inst;
@@ -345,13 +353,13 @@ static bool s_sync_time(Clock *k, Core *c, TimeInst *x, int64_t id) {
   Idle why = IDLE_FLAG;
   switch (i->op) {
   case ST_SET_FLAG: {
-    TimeFlag *f = flag_of(k, t, x, id);
+    TimeFlag *f = flag_of(k, t, x);
     if (f) flag_set(t, i->dst, f, at + k->flag, s->last);
     break;
   }
   case ST_WAIT_FLAG:
   case ST_CROSS_WAIT: {
-    TimeFlag *f = flag_of(k, t, x, id);
+    TimeFlag *f = flag_of(k, t, x);
     s->waits = f;
     if (f && !f->n) return false;
     TimeSet set = f ? flag_pop(f) : (TimeSet){at, -1};
@@ -360,7 +368,7 @@ static bool s_sync_time(Clock *k, Core *c, TimeInst *x, int64_t id) {
     if (i->op == ST_CROSS_WAIT) why = IDLE_CROSS;
     break;
   }
-  case ST_CROSS_SET: cross_set(k, c, i, id, at, s->last); break;
+  case ST_CROSS_SET: cross_set(k, c, i, id_of(c, x), at, s->last); break;
   case ST_SYNC_ALL:
     why = IDLE_CROSS;
     if (!c->all) {
@@ -385,11 +393,9 @@ static bool s_sync_time(Clock *k, Core *c, TimeInst *x, int64_t id) {
   return true;
 }
 
-static inline int64_t id_of(const Core *c, const Inst *i) { return i->id_reg == NO_REG ? 0 : c->reg[i->id_reg].i; }
-
 static bool s_reaches_sync(Clock *k, Core *c, TimeInst *x) {
   c->state = S_SYNC;
-  if (!s_sync_time(k, c, x, id_of(c, x->inst))) return false;
+  if (!s_sync_time(k, c, x)) return false;
   c->state = S_RUN;
   return true;
 }
@@ -397,13 +403,13 @@ static bool s_reaches_sync(Clock *k, Core *c, TimeInst *x) {
 /* What a queue keeps of an instruction. False: it does nothing. */
 static inline bool prepare(Clock *k, Core *c, TimeInst *x, TimeEntry *e) {
   if (x->kind <= TIME_GM) return price_of(k, c, x, e);
-  if (x->kind == TIME_CROSS_SET) e->id = id_of(c, x->inst);
-  else if (x->kind != TIME_BARRIER) e->flag = flag_of(k, c->time, x, id_of(c, x->inst));
+  if (x->kind == TIME_CROSS_SET) e->id = id_of(c, x);
+  else if (x->kind != TIME_BARRIER) e->flag = flag_of(k, c->time, x);
   return true;
 }
 
 /* The tail of queue q is all but filled; S puts it there after `work`. */
-static inline bool enter(TimeCore *t, TimePipe *q, TimeInst *x, Tick work, bool timeline) {
+static inline void enter(TimeCore *t, TimePipe *q, TimeInst *x, Tick work, bool timeline) {
   TimePipe *s = &t->pipe[PIPE_S];
   TimeEntry *e = q->tail;
   if (e->left > s->free + work) {
@@ -412,7 +418,7 @@ static inline bool enter(TimeCore *t, TimePipe *q, TimeInst *x, Tick work, bool 
     work = 0;
     idle(s, e->left, IDLE_QUEUE, x);
     s->free = e->left;
-    if (e->cause.by >= 0) s->last = e->cause.by;
+    if (timeline && e->cause.by >= 0) s->last = e->cause.by;
   }
   if (timeline) s_works(t, work + x->issue, x, NULL);
   else s_account(s, work + x->issue, x);
@@ -420,40 +426,45 @@ static inline bool enter(TimeCore *t, TimePipe *q, TimeInst *x, Tick work, bool 
   e->issued = s->free;
   e->cause.from = s->last;
   q->tail = place_after(q, e);
-  if (!q->n++) may_move(t, (int)(q - t->pipe));
-  return true;
+  if (!q->n++) may_move(t, x->pipe);
 }
 
-/* The rest of clock_issue, apart so that it stays small. */
+/* What S issues itself, what finds no room, and everything with a timeline. False: S must wait. */
 static TL_APART bool issue_any(Core *c, TimePipe *q, TimeInst *x, Tick work) {
   TimeCore *t = c->time;
   Clock *k = t->clock;
-  if (q == t->pipe) {
+  bool timeline = k->timeline;
+  if (q == t->pipe || q->n == k->depth || !prepare(k, c, x, q->tail)) {
     s_works(t, work, x, NULL);
-    return s_reaches_sync(k, c, x);
-  }
-  if (q->n == k->depth) {
-    s_works(t, work, x, NULL);
+    if (q == t->pipe) return s_reaches_sync(k, c, x);
+    if (q->n < k->depth) return true;
     c->state = S_QUEUE;
     t->full = q;
     return false;
   }
-  if (prepare(k, c, x, q->tail)) return enter(t, q, x, work, true);
-  s_works(t, work, x, NULL);
+  enter(t, q, x, work, timeline);
   return true;
 }
 
-bool clock_issue(Core *c, const Inst *i) {
+const Code *clock_issue(Core *c, const Code *q, int64_t *steps) {
   TimeCore *t = c->time;
   Clock *k = t->clock;
-  TimeInst *x = &k->inst[i->id];
-  TimePipe *q = &t->pipe[i->pipe];
-  Tick work = steps_work(c);
-  c->at = i;
-  bool flag = x->kind == TIME_SET || x->kind == TIME_WAIT; /* most are: what they need is here, without a call */
-  if (!flag || q->n >= k->depth || q == t->pipe || k->timeline) return issue_any(c, q, x, work);
-  q->tail->flag = flag_of(k, t, x, id_of(c, i));
-  return enter(t, q, x, work, false);
+  TimeInst *const *inst = t->inst, *x;
+  int64_t now = *steps, paid = t->steps;
+  bool goes_on = true;
+  for (;; now += q->steps, q++) {
+    Tick work = (now - paid) * k->scalar_op;
+    paid = now;
+    x = inst[q->a];
+    c->at = x->inst;
+    TimePipe *to = &t->pipe[x->pipe];
+    if (to->n >= x->room) goes_on = issue_any(c, to, x, work);
+    else if (prepare(k, c, x, to->tail)) enter(t, to, x, work, false);
+    else s_account(t->pipe, work, x);
+    if (!goes_on || q[1].op != C_ISSUE) break; /* mostly several stand in a row */
+  }
+  *steps = c->steps = t->steps = now;
+  return q;
 }
 
 /* ---- groups and blocks ---------------------------------------------------------------------------------- */
@@ -470,6 +481,7 @@ static void advance(Clock *k, Group *g) {
         t->may ^= 1u << p;
         from = ~1u << p;
         if (p == PIPE_S) run_s(t->core, false);
+        else if (k->timeline) run_pipe_told(k, t, p);
         else run_pipe(k, t, p);
       }
     }
@@ -549,8 +561,8 @@ static void transfer_ends(Clock *k, int32_t number) {
   else k->m->gm_read += bytes;
   sum->slowed += max_i64(k->now - q->began - x->head - x->path, 0);
   q->in_flight = false;
-  int32_t by = began_by(q, q->began);
-  busy(t, q, q->began, complete, by);
+  int32_t by = began_by(q, q->began, k->timeline);
+  busy(t, q, q->began, complete, by, k->timeline);
   leave(q, q->began, by);
   have_left(t, q);
   may_move(t, p);
@@ -588,7 +600,7 @@ static void core_set_up(Clock *k, int32_t index, const Program *prog, int32_t gr
   TimeCore *t = &k->core[index];
   *c = (Core){.m = m, .prog = prog, .index = index, .slot = group, .vid = vid, .time = t, .state = S_DONE};
   c->reg = arena_array(k->arena, Reg, prog->n_reg);
-  *t = (TimeCore){.clock = k, .core = c, .group = group, .said = -1};
+  *t = (TimeCore){.clock = k, .core = c, .group = group, .said = -1, .inst = k->issued[prog->side == 'v']};
   t->n_flags = k->n_pairs[prog->side == 'v'] * k->arch.n_flags;
   t->n_cross = prog->cross || k->sim->prog[prog->side != 'v'].cross ? k->arch.n_cross_flags * (1 + CROSS_MODES) : 0;
   t->flag = arena_array(k->arena, TimeFlag, t->n_flags);
@@ -621,10 +633,13 @@ static void know_instructions(Clock *k, int side) {
   const Program *p = &k->sim->prog[side];
   int8_t number[CORE_PIPES * CORE_PIPES];
   memset(number, -1, sizeof number);
+  k->issued[side] = arena_array(k->arena, TimeInst *, p->n_inst);
   for (int32_t n = 0; p->code && n < p->n_inst; n++) {
     const Inst *i = &p->inst[n];
     TimeInst *x = &k->inst[i->id];
-    *x = (TimeInst){.inst = i, .kind = kind_of(k->sim, i)};
+    k->issued[side][n] = x;
+    *x = (TimeInst){.inst = i, .kind = kind_of(k->sim, i), .pipe = i->pipe, .dst = i->dst, .id_reg = i->id_reg};
+    x->room = i->pipe == PIPE_S || k->timeline ? 0 : k->depth;
     x->issue = x->kind > TIME_GM && k->opt->free_flags ? 0 : k->issue;
     if (x->kind != TIME_SET && x->kind != TIME_WAIT) continue;
     int8_t *pair = &number[i->src * CORE_PIPES + i->dst];

@@ -161,6 +161,9 @@ typedef enum { TIME_WORK, TIME_GM, TIME_SET, TIME_WAIT, TIME_CROSS_SET, TIME_CRO
 typedef struct {
   const Inst *inst;
   TimeKind kind;
+  uint8_t pipe, dst; /* dst, id_reg: of a flag */
+  int32_t id_reg;
+  uint32_t room;     /* places of its queue; 0: S has more to do than to put it there */
   int32_t pair;      /* set, wait: the first flag of its pair of pipes */
   Tick issue;        /* what S works to issue it */
   InstTime sum;      /* over all executions */
@@ -213,6 +216,7 @@ typedef struct {
 typedef struct TimeCore {
   struct Clock *clock;
   Core *core;
+  TimeInst *const *inst;     /* as Clock.issued */
   int32_t group;
   uint32_t may;              /* pipes that may move, a bit each; the others wait */
   TimePipe pipe[CORE_PIPES]; /* of S: no queue; all is done when it is free, and accounted for */
@@ -248,6 +252,7 @@ typedef struct Clock {
   bool timeline;       /* of opt: what events hang on is kept */
   Memory mem;
   TimeInst *inst;      /* by id of an instruction or an element */
+  TimeInst **issued[2]; /* the instructions of a side by their numbers */
   int32_t *number;     /* by the same id: its place in the result */
   TimeCore *core;      /* as m->core */
   Group *group;
@@ -272,7 +277,9 @@ typedef struct Clock {
 static inline Tick ticks_of(double cycles) { return (Tick)(cycles * TICKS + 0.5); }
 static inline Tick ticks_of_ns(const Clock *k, double ns) { return (Tick)(ns * 1e-3 * k->arch.mhz * TICKS + 0.5); }
 
-bool clock_issue(Core *c, const Inst *i); /* S reaches an instruction; false: it must wait */
+/* S is at C_ISSUE after `steps` operations and goes on to the last one in a row, which comes back with the operations
+ * until there; or, with a state other than S_RUN, the one it must wait in. */
+const Code *clock_issue(Core *c, const Code *at, int64_t *steps);
 void clock_element(Core *c, const Element *el); /* S reads or writes one element */
 /* Runs the whole launch. The machine's faults say whether it went well. */
 void clock_run(Clock *k);
