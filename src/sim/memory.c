@@ -177,7 +177,7 @@ void memory_init(Clock *k) {
     m->flow[f].core = f / CORE_PIPES;
     m->flow[f].pair = pair_of(k, f);
   }
-  m->followers = arena_array(k->arena, int32_t, m->n_flows);
+  m->scratch = arena_array(k->arena, int32_t, m->n_flows);
   int32_t buckets = 64;
   while (buckets < m->n_flows) buckets *= 2;
   for (int what = 0; what < SAME_COUNT; what++) {
@@ -459,7 +459,7 @@ static inline void settle(Memory *m, Tick now) {
 }
 
 /* The most that a flow can get now. */
-static void set_cap(Memory *m, Flow *f, Tick now) {
+static inline void set_cap(Memory *m, Flow *f, Tick now) {
   int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
   for (int what = 0; what < SAME_COUNT; what++) most = min_i64(most, f->crowd_cap[what]);
   m->stale |= most != f->cap;
@@ -482,11 +482,15 @@ static bool asked_for(const Memory *m, int32_t number) {
 /* All flows that read the same as this one share the pieces of lines that it gives a cycle. */
 static void crowd(Memory *m, int32_t number, Same what, Tick now) {
   int64_t key = m->flow[number].same[what].key, n = 0, piece = 0, most = 0; /* most: for pieces of that size */
+  int32_t *list = m->scratch, moving = 0;
   if (key < 0) return;
-  FOR_SAME(m, i, what, key) n += m->flow[i].moves && !asked_for(m, i);
   FOR_SAME(m, i, what, key) {
-    Flow *o = &m->flow[i];
-    if (!o->moves) continue;
+    if (!m->flow[i].moves) continue;
+    list[moving++] = i;
+    n += !asked_for(m, i);
+  }
+  for (int32_t i = 0; i < moving; i++) {
+    Flow *o = &m->flow[list[i]];
     if (o->piece != piece) most = crowd_share(m, what, piece = o->piece, n);
     o->crowd_cap[what] = most;
     set_cap(m, o, now);
@@ -516,7 +520,7 @@ static void meet(Memory *m, int32_t number, Tick now) {
 
 /* Flow `number` has brought its bytes from HBM: who waited for them is done. They join by their numbers. */
 static void release(Memory *m, int32_t number, Tick now) {
-  int32_t *list = m->followers, n = 0;
+  int32_t *list = m->scratch, n = 0;
   FOR_SAME(m, i, SAME_PLACE, m->flow[number].same[SAME_PLACE].key) {
     Flow *o = &m->flow[i];
     if (o->behind != number) continue;

@@ -92,7 +92,7 @@ typedef struct {
   Tick since;          /* shares are of that time */
   bool stale;          /* shares are to be made anew */
   int32_t *same[SAME_COUNT], same_mask; /* flows under way by hash of their key: the last one that began */
-  int32_t *followers;  /* scratch */
+  int32_t *scratch;    /* a place for each flow */
   uint32_t **line;     /* by buffer: state of each 512-byte line */
   uint32_t capacity;   /* in units of LINES_A_STAMP lines */
   uint32_t keeps[PLACES]; /* the same for lines that are there by address: how long each place keeps them */
