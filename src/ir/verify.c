@@ -873,12 +873,15 @@ static void check_order(Verifier *v, const IrStmt *s) {
   diag_fix(v->d, g, "%s", s->op == ST_ALLOC ? "move it to the start of the body" : "move it into `cube` or `vector`");
 }
 
+static bool has_place(const Verifier *v, Loc at) { return at.line && at.file < v->m->files.len; }
+
+static void without_place(Verifier *v, Loc at, const char *what) {
+  Diag *g = bad(v, LOCATION, "%s has no place in the source: line %u of file %u", what, at.line, at.file);
+  diag_fix(v->d, g, "write @LINE:COLUMN of the line it comes from, or nothing");
+}
+
 static void check_stmt(Verifier *v, IrStmt *s) {
-  if (!s->loc.line || s->loc.file >= v->m->files.len) {
-    Diag *g = bad(v, LOCATION, "'%s' has no place in the source: line %u of file %u", stmt_word(s), s->loc.line,
-                  s->loc.file);
-    diag_fix(v->d, g, "write @LINE:COLUMN of the line it comes from, or nothing");
-  }
+  if (!has_place(v, s->loc)) without_place(v, s->loc, arena_printf(v->a, "'%s'", stmt_word(s)));
   check_order(v, s);
   if (ir_is_op(s)) {
     check_op(v, s);
@@ -955,6 +958,7 @@ static void check_head(Verifier *v) {
     refuse_since(v, b, before);
   }
   v->head = k->loc;
+  if (!has_place(v, k->loc)) without_place(v, k->loc, "the kernel");
   if (k->grid.len < 1 || k->grid.len > 3 || k->grid.len != k->grid_ext.len) {
     Diag *g = bad(v, GRID_RANK, "the grid of @%s has %u dimensions", k->name, k->grid.len);
     diag_fix(v->d, g, "use 1 to 3; grid(%%bx: 1) is a single block");

@@ -298,8 +298,7 @@ bool pass_split(PassCtx *p) {
   if (!seen) seen = SIDE_VECTOR;
   ir_hoist_allocs(k);
   place_says(p, &k->body, seen);
-  Loc place = k->loc.line || !k->body.first ? k->loc : k->body.first->loc; /* a text may have no place for the kernel */
-  IrStmt *first = wrap(p, seen & SIDE_CUBE ? ST_CUBE : ST_VECTOR, place);
+  IrStmt *first = wrap(p, seen & SIDE_CUBE ? ST_CUBE : ST_VECTOR, k->loc);
   IrStmt *cube = seen & SIDE_CUBE ? first : NULL;
   IrStmt *vector = seen == SIDE_BOTH ? clone_side(k, first) : seen == SIDE_VECTOR ? first : NULL;
   if (cube) keep_only(p, cube);
