@@ -136,6 +136,20 @@ def add_in_loop(n, block=256, steps=64):
     return add
 
 
+def copy_in_loop(rows, n, dtype="float16", steps=64):
+    """One row of `n` at a time: next to nothing to do with it."""
+
+    @T.prim_func
+    def copy(X: T.Tensor((rows, n), dtype), Y: T.Tensor((rows, n), dtype)):
+        with T.Kernel(T.ceildiv(rows, steps)) as bx:
+            x = T.alloc_shared((1, n), dtype)
+            for r in T.serial(steps):
+                T.copy(X[bx * steps + r, 0], x)
+                T.copy(x, Y[bx * steps + r, 0])
+
+    return copy
+
+
 def softmax(rows, n=1024, block=16):
     @T.prim_func
     def soft(X: T.Tensor((rows, n), "float32"), Y: T.Tensor((rows, n), "float32")):
@@ -277,6 +291,25 @@ def timed_cases():
              [tensor(f16, 1024, 1024), tensor(f16, 1024, 1024), tensor(f32, 1024, 1024)], "<= 2"))
 
 
+def small_cases():
+    """(name, kernel, tensors) where an instruction has little to do, and so the clock much."""
+
+    def adds(name, n, make):
+        return (f"add of {name}", make, [np.ones(n, np.float32) for _ in range(3)])
+
+    def copies(rows, n):
+        return (f"copy of {rows} rows of {n} f16, by rows", copy_in_loop(rows, n),
+                [np.ones((rows, n), np.float16) for _ in range(2)])
+
+    return [adds("2^20 f32, tiles of 256 in a loop", 1 << 20, add_in_loop(1 << 20)),
+            adds("2^18 f32, tiles of 64 in a loop", 1 << 18, add_in_loop(1 << 18, 64)),
+            adds("2^18 f32, blocks of 64", 1 << 18, vector_add(1 << 18, 64)),
+            adds("2^16 f32, tiles of 16 in a loop", 1 << 16, add_in_loop(1 << 16, 16)),
+            copies(4096, 512), copies(4096, 64), copies(4096, 16),
+            ("512^3 f16 GEMM, tiles of 16", gemm_pipelined(512, 512, 512, 16, 16, 16),
+             [np.ones((512, 512), np.float16) for _ in range(2)] + [np.ones((512, 512), np.float32)])]
+
+
 def bench_checks(table, rounds):
     """The same kernel with and without checks, on one host thread."""
     for name, make, tensors, goal in timed_cases():
@@ -318,11 +351,7 @@ def bench_clock(table, rounds):
 def bench_timed(table, rounds):
     """A run with numbers and time (kernel.profile(*tensors) without its report) against one with numbers alone; checks
     on, one thread, CPU time."""
-    cases = list(timed_cases())
-    for name, n, make in (("add of 2^20 f32, tiles of 256 in a loop", 1 << 20, add_in_loop(1 << 20)),
-                          ("add of 2^18 f32, blocks of 64", 1 << 18, vector_add(1 << 18, 64))):
-        cases.append((name, make, [np.ones(n, np.float32) for _ in range(3)], None))
-    for name, make, tensors, _ in cases:
+    for name, make, tensors in [case[:3] for case in timed_cases()] + small_cases():
         kernel = tilelang.compile(make, checks=True, threads=1)
         kernel(*tensors)
         values = [(t.ctypes.data, t.shape) for t in tensors]
