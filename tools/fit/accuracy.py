@@ -221,11 +221,16 @@ LIMITS = """\
   own tasks have it, would use HBM better and make add 2 15 % faster than it is;
 * an unaligned ND2NZ load on A2 costs more than whole lines;
 * which lines the 950 throws out: some places of its L2 hold less than others, by as much as its hit rates say;
-* order of matmul 8192³ on the 950: cases 4 to 6 are bound by the cube here and equal but for their first loads. The
-  library's own scalar work (52 % of the time of case 4, 24 % and 30 % of cases 5 and 6) is not in the program; cases 2
-  and 3 differ by 0.9 %;
-* order of copies to UB on the 950: cases 6, 7 and 8 differ by 6 % as published, by 3 % here, in another order: case 6
-  hits less often than said here, by 4 points;
+* order of matmul 8192³ on the 950: cases 4 to 6 are bound by the cube here and equal but for their first loads. In case
+  4 the loads are busy 95 % of the time as well, as published: there every load that takes longer than the mean holds up
+  the cube, and here all take the same. Nor is the library's own scalar work in the program (52 % of the time of case 4,
+  24 % and 30 % of cases 5 and 6). Cases 2 and 3 differ by 0.9 %;
+* order of copies to UB on the 950: cases 6, 7 and 8 differ by 6 % as published, by 3 % here, in another order. Of these
+  case 6 was published twice (355 and 351 us, 67 % and 75 % of hits; 70 % here); in case 8 a core that loads rows of 128
+  bytes as fast as in case 2 takes 332 us by itself, and all together 352 us here, 336 us as published: more pieces of
+  lines a cycle would suit it, fewer the loads to L1 of case 7, which come 5 % too early;
+* loads to L1 of short or unaligned rows come 5 % to 9 % too early on the 950 (cases 1, 3, 6, 7 of copies to L1): a cost
+  of its own for each load to L1, of 54 cycles, takes a fifth of that away and brings no order nearer, so there is none;
 * on the 950 a load of vector cores is late by less than one of cube cores (adds 1 against products 0 and 1); a latency
   for each fits the adds better, and is worse on what it has not seen;
 * the cost of flags between cores and of `sync_all`, which no published point isolates.""".splitlines()
