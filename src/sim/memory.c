@@ -15,7 +15,8 @@
  * Alone, a transfer moves as fast as its path takes it (cap). Those of one channel are slowed down alike: each gets the
  * same share of its cap. So `served` counts the ticks that each has moved as if alone, and one that joins with t such
  * ticks left is done when `served` has grown by t. The list is sorted by who is done first; a beginning or an end
- * changes one entry, however many are under way.
+ * changes one entry, however many are under way. Those that a part of a tensor slows down are on channels of that part,
+ * with the same part of that as their cap: another one only changes what they get of it.
  *
  * Numbers are integers: bytes << 20 a tick. */
 #include "timing.h"
@@ -25,6 +26,7 @@
 /* One line: stamp in the upper 27 bits (0: never), a bit for `written`, a bit for each of the four sectors. */
 enum { STAMP_SHIFT = 5, WRITTEN = 16, SECTORS = 15, LINES_A_STAMP = 8 };
 enum { WORTH_KEEPING = 8, LEAST_TILE_BITS = 4, MOST_TILE_BITS = 12 }; /* lines of a tile; tiles are kept by hash */
+enum { PART_ASKS = 64 }; /* for caps of what a part gives: that many ask */
 #define LONGEST ((Tick)1 << 34) /* that HBM's spare time is counted for at once */
 
 /* ---- transfers under way -------------------------------------------------------------------------------- */
@@ -40,12 +42,6 @@ static bool comes_before(const Turn *a, const Turn *b) {
 
 static void share_init(Arena *a, Channel *c, int32_t n_flows) {
   *c = (Channel){.turn = arena_array(a, Turn, 2 * n_flows + 1), .room = 2 * n_flows + 1, .next = NEVER};
-}
-
-/* At time 0, with nothing under way. */
-static void share_restart(Channel *c) {
-  c->rate = c->served = c->served_at = 0;
-  c->next = NEVER;
 }
 
 /* What each has moved until now. */
@@ -67,13 +63,11 @@ static inline void put(Channel *c, Turn t) {
   x[i] = t;
 }
 
-/* Flow `number` joins, with f->hbm and f->cap set; left: as share_left. This and the next one count from the next
+/* Flow `number` joins, with f->hbm and f->cap set; left: as share_left. This and the next ones count from the next
  * share_rate on, at the same time. */
 static inline void share_join(Channel *c, Flow *f, int32_t number, int64_t left, Tick now) {
   serve(c, now);
   if (!c->n) c->served = 0;
-  f->order = c->order++;
-  f->moves = true;
   f->at = c->served + left;
   f->asks = (int64_t)((double)f->cap * f->hbm);
   c->caps += f->cap;
@@ -82,11 +76,16 @@ static inline void share_join(Channel *c, Flow *f, int32_t number, int64_t left,
   put(c, (Turn){f->at, f->order, number});
 }
 
+/* Ticks that are `left` at cap `from`, at cap `to`. */
+static inline int64_t share_scale(int64_t left, int64_t from, int64_t to) {
+  return from == to ? left : (int64_t)((double)left * (double)from / (double)to);
+}
+
 /* A flow on the channel gets another cap. */
 static void share_cap(Channel *c, Flow *f, int64_t cap, Tick now) {
   if (f->cap == cap) return;
   serve(c, now);
-  f->at = c->served + (int64_t)((double)max_i64(f->at - c->served, 0) * (double)f->cap / (double)cap);
+  f->at = c->served + share_scale(max_i64(f->at - c->served, 0), f->cap, cap);
   c->caps += cap - f->cap;
   c->asked -= f->asks;
   f->cap = cap;
@@ -126,16 +125,31 @@ static inline void share_rate(Channel *c, const Flow *flow, int64_t share, Tick 
   if (c->changed || rate != c->rate) share_change(c, flow, rate, now);
 }
 
-/* At c->next: the flow that ends there leaves. */
-static inline int32_t share_leave(Channel *c, Flow *flow) {
-  serve(c, c->next);
-  int32_t number = c->turn[c->head].flow;
-  c->head++;
+/* The flow at that place of the list leaves. */
+static inline void share_remove(Channel *c, const Flow *f, int32_t place) {
+  Turn *x = c->turn + c->head;
+  if (place) memmove(x + place, x + place + 1, sizeof *x * (size_t)(c->n - place - 1));
+  else c->head++;
   c->n--;
   c->changed = true;
-  flow[number].moves = false;
-  c->caps -= flow[number].cap;
-  c->asked -= flow[number].asks;
+  c->caps -= f->cap;
+  c->asked -= f->asks;
+}
+
+/* Flow `number` leaves; what it has left. */
+static int64_t share_quit(Channel *c, const Flow *f, int32_t number, Tick now) {
+  int32_t place = 0;
+  while (c->turn[c->head + place].flow != number) place++;
+  serve(c, now);
+  share_remove(c, f, place);
+  return max_i64(f->at - c->served, 0);
+}
+
+/* At c->next: the flow that ends there leaves. */
+static inline int32_t share_leave(Channel *c, const Flow *flow) {
+  serve(c, c->next);
+  int32_t number = c->turn[c->head].flow;
+  share_remove(c, &flow[number], 0);
   return number;
 }
 
@@ -172,7 +186,12 @@ void memory_init(Clock *k) {
   m->hbm_rate = rate_of(k, k->t.hbm_gbps * (o->hbm_factor > 0 ? o->hbm_factor : 1));
   m->l2_rate = rate_of(k, k->t.l2_gbps * (o->l2_factor > 0 ? o->l2_factor : 1));
   m->spare = m->hbm_rate;
-  for (int via = 0; via < VIA_COUNT; via++) share_init(k->arena, &m->channel[via], m->n_flows);
+  m->part = arena_array(k->arena, TensorPart, m->n_flows + 1);
+  m->used = arena_array(k->arena, int32_t, m->n_flows + 1);
+  for (int32_t i = 0; i <= m->n_flows; i++) m->used[i] = i;
+  m->n_used = 1;
+  m->next = NEVER;
+  for (int via = 0; via < VIA_COUNT; via++) share_init(k->arena, &m->part->channel[via], m->n_flows);
   for (int32_t f = 0; f < m->n_flows; f++) {
     m->flow[f].core = f / CORE_PIPES;
     m->flow[f].pair = pair_of(k, f);
@@ -180,17 +199,15 @@ void memory_init(Clock *k) {
   m->scratch = arena_array(k->arena, int32_t, m->n_flows);
   int32_t buckets = 64;
   while (buckets < m->n_flows) buckets *= 2;
-  for (int what = 0; what < SAME_COUNT; what++) {
-    m->same[what] = arena_array(k->arena, int32_t, buckets);
-    memset(m->same[what], -1, sizeof **m->same * (size_t)buckets);
-  }
+  m->same = arena_array(k->arena, int32_t, buckets);
+  memset(m->same, -1, sizeof *m->same * (size_t)buckets);
   m->same_mask = buckets - 1;
   m->hbm_latency = o->no_latency ? 0 : ticks_of(k->t.hbm_latency);
   m->l2_latency = o->no_latency ? 0 : ticks_of(k->t.l2_latency);
   m->granule = o->long_rows ? 0 : (int64_t)k->t.granule;
   m->whole = part_of(m, 0, LINE);
-  m->gives[SAME_PLACE] = (int64_t)(k->t.place_pieces / TICKS * (double)(1 << RATE_BITS));
-  m->gives[SAME_PART] = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
+  m->place_gives = (int64_t)(k->t.place_pieces / TICKS * (double)(1 << RATE_BITS));
+  m->part_gives = (int64_t)(k->t.part_pieces / TICKS * (double)(1 << RATE_BITS));
   m->part_bytes = max_i64((int64_t)k->t.part_bytes, LINE);
   m->piece = (int64_t)k->t.hbm_piece;
   m->pair_asks = (int)k->t.pair_asks;
@@ -219,7 +236,8 @@ void memory_init(Clock *k) {
 
 void memory_restart(Memory *m) {
   m->since = 0;
-  for (int via = 0; via < VIA_COUNT; via++) share_restart(&m->channel[via]);
+  for (int32_t i = 0; i <= m->n_flows; i++)
+    for (int via = 0; via < VIA_COUNT; via++) m->part[i].channel[via].served_at = 0;
 }
 
 /* ---- L2 ------------------------------------------------------------------------------------------------- */
@@ -389,48 +407,80 @@ static TL_APART void touch_again(Memory *m, const Transfer *t, int64_t at, Touch
 
 /* ---- flows with something in common --------------------------------------------------------------------- */
 
-static inline int32_t *same_list(Memory *m, Same what, int64_t key) {
-  uint64_t hash = (uint64_t)key * UINT64_C(0x9e3779b97f4a7c15);
-  return &m->same[what][hash >> 32 & (uint64_t)m->same_mask];
+static inline int32_t *same_list(Memory *m, int64_t place) {
+  uint64_t hash = (uint64_t)place * UINT64_C(0x9e3779b97f4a7c15);
+  return &m->same[hash >> 32 & (uint64_t)m->same_mask];
 }
 
-/* True: there are others that may have the same key. */
-static inline bool same_add(Memory *m, int32_t number, Same what, int64_t key) {
+/* True: there are others that may be at the same place. */
+static inline bool same_add(Memory *m, int32_t number, int64_t place) {
   Flow *f = &m->flow[number];
-  f->same[what].key = key;
-  if (key < 0) return false;
-  int32_t *first = same_list(m, what, key), other = *first;
-  f->same[what].before = -1;
-  f->same[what].after = other;
+  f->place = place;
+  if (place < 0) return false;
+  int32_t *first = same_list(m, place), other = *first;
+  f->at_place = (FlowLink){-1, other};
   *first = number;
-  if (other >= 0) m->flow[other].same[what].before = number;
+  if (other >= 0) m->flow[other].at_place.before = number;
   return other >= 0;
 }
 
-static inline void same_remove(Memory *m, int32_t number, Same what) {
-  const Flow *f = &m->flow[number];
-  if (f->same[what].key < 0) return;
-  int32_t before = f->same[what].before, after = f->same[what].after;
-  if (before >= 0) m->flow[before].same[what].after = after;
-  else *same_list(m, what, f->same[what].key) = after;
-  if (after >= 0) m->flow[after].same[what].before = before;
+static inline void same_remove(Memory *m, const Flow *f) {
+  FlowLink l = f->at_place;
+  if (f->place < 0) return;
+  if (l.before >= 0) m->flow[l.before].at_place.after = l.after;
+  else *same_list(m, f->place) = l.after;
+  if (l.after >= 0) m->flow[l.after].at_place.before = l.before;
 }
 
-/* The flows under way with that key, the last one that began first; -1: no more. */
-static int32_t same_next(const Memory *m, Same what, int64_t key, int32_t number) {
-  while (number >= 0 && m->flow[number].same[what].key != key) number = m->flow[number].same[what].after;
+/* The flows under way at that place, the last one that began first; -1: no more. */
+static int32_t same_next(const Memory *m, int64_t place, int32_t number) {
+  while (number >= 0 && m->flow[number].place != place) number = m->flow[number].at_place.after;
   return number;
 }
-#define FOR_SAME(m, i, what, k)                                      \
-  for (int32_t i = same_next(m, what, k, *same_list(m, what, k)); i >= 0; \
-       i = same_next(m, what, k, (m)->flow[i].same[what].after))
+#define FOR_SAME(m, i, place)                                        \
+  for (int32_t i = same_next(m, place, *same_list(m, place)); i >= 0; \
+       i = same_next(m, place, (m)->flow[i].at_place.after))
+
+/* The part with that key, perhaps new. */
+static int32_t part_of_tensor(Clock *k, int64_t key) {
+  Memory *m = &k->mem;
+  int32_t i = 1;
+  while (i < m->n_used && m->part[m->used[i]].key != key) i++;
+  TensorPart *p = &m->part[m->used[i]];
+  if (i < m->n_used) return m->used[i];
+  m->n_used++;
+  p->key = key;
+  p->first = -1;
+  p->bind_at = INT64_MAX;
+  p->free_at = 0;
+  for (int via = 0; via < VIA_COUNT && !p->channel[via].room; via++) share_init(k->arena, &p->channel[via], m->n_flows);
+  return m->used[i];
+}
+
+static void part_enter(Memory *m, int32_t number, int32_t part) {
+  Flow *f = &m->flow[number];
+  TensorPart *p = &m->part[part];
+  f->part = part;
+  f->in_part = (FlowLink){-1, p->first};
+  if (p->first >= 0) m->flow[p->first].in_part.before = number;
+  p->first = number;
+  p->flows++;
+}
+
+static void part_exit(Memory *m, const Flow *f) {
+  FlowLink l = f->in_part;
+  TensorPart *p = &m->part[f->part];
+  if (l.before >= 0) m->flow[l.before].in_part.after = l.after;
+  else p->first = l.after;
+  if (l.after >= 0) m->flow[l.after].in_part.before = l.before;
+  if (--p->flows) return;
+  int32_t i = 1, last = --m->n_used;
+  while (m->used[i] != f->part) i++;
+  m->used[i] = m->used[last];
+  m->used[last] = f->part;
+}
 
 /* ---- sharing -------------------------------------------------------------------------------------------- */
-
-static inline void join(Memory *m, int32_t number, int64_t left, Tick now) {
-  share_join(&m->channel[m->flow[number].via], &m->flow[number], number, left, now);
-  m->stale = true;
-}
 
 /* Written bytes that HBM had time for until now. */
 static inline void clean(Memory *m, Tick now) {
@@ -440,35 +490,37 @@ static inline void clean(Memory *m, Tick now) {
   m->since = now;
 }
 
-/* If something has changed: new shares. */
-static inline void settle(Memory *m, Tick now) {
-  if (!m->stale) return;
-  m->stale = false;
-  Channel *there = &m->channel[VIA_L2], *not = &m->channel[VIA_HBM];
-  int64_t rest = m->l2_rate - there->caps - not->caps, of_l2 = 1 << RATE_BITS, of_both = of_l2;
-  m->spare = m->hbm_rate - min_i64(not->asked, m->hbm_rate);
-  if (!m->spare || rest < 0) {
-    double hbm = not->asked > m->hbm_rate ? (double)m->hbm_rate / (double)not->asked : 1;
-    double asked = (double)there->caps + (double)not->caps * hbm;
-    double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
-    of_l2 = (int64_t)(l2 * (1 << RATE_BITS));
-    of_both = (int64_t)(hbm * l2 * (1 << RATE_BITS));
+/* What each flow on the channels of a part gets of its cap. */
+static inline double part_share(const Memory *m, const TensorPart *p) {
+  return p == m->part ? 1 : PART_ASKS / (double)p->asks;
+}
+
+/* Something has changed: new shares. */
+static void settle(Memory *m, Tick now) {
+  double there = 0, not = 0, from_hbm = 0;
+  for (int32_t i = 0; i < m->n_used; i++) {
+    const TensorPart *p = &m->part[m->used[i]];
+    const Channel *c = p->channel;
+    if (!(c[VIA_L2].n | c[VIA_HBM].n)) continue;
+    double share = part_share(m, p);
+    there += share * (double)c[VIA_L2].caps;
+    not += share * (double)c[VIA_HBM].caps;
+    from_hbm += share * (double)c[VIA_HBM].asked;
   }
-  share_rate(there, m->flow, of_l2, now);
-  share_rate(not, m->flow, of_both, now);
-}
-
-/* The most that a flow can get now. */
-static inline void set_cap(Memory *m, Flow *f, Tick now) {
-  int64_t most = min_i64(f->path_cap, f->alone_cap * f->together);
-  for (int what = 0; what < SAME_COUNT; what++) most = min_i64(most, f->crowd_cap[what]);
-  m->stale |= most != f->cap;
-  share_cap(&m->channel[f->via], f, most, now);
-}
-
-/* The most that a flow with pieces of that size gets of what n ask for at the same time. */
-static int64_t crowd_share(const Memory *m, Same what, int64_t piece, int64_t n) {
-  return max_i64(m->gives[what] * piece / n, 1);
+  double hbm = from_hbm > (double)m->hbm_rate ? (double)m->hbm_rate / from_hbm : 1, asked = there + not * hbm;
+  double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
+  m->spare = max_i64(m->hbm_rate - (int64_t)from_hbm, 0);
+  m->next = NEVER;
+  for (int32_t i = 0; i < m->n_used; i++) {
+    TensorPart *p = &m->part[m->used[i]];
+    Channel *c = p->channel;
+    if (!(c[VIA_L2].n | c[VIA_HBM].n)) continue;
+    double of_l2 = part_share(m, p) * l2 * (1 << RATE_BITS);
+    share_rate(&c[VIA_L2], m->flow, (int64_t)of_l2, now);
+    share_rate(&c[VIA_HBM], m->flow, (int64_t)(of_l2 * hbm), now);
+    for (int via = 0; via < VIA_COUNT; via++)
+      if (c[via].n && c[via].next < m->next) m->first = &c[via], m->next = c[via].next;
+  }
 }
 
 /* The other vector core of the pair asks for the same, and for both. */
@@ -476,24 +528,96 @@ static bool asked_for(const Memory *m, int32_t number) {
   const Flow *f = &m->flow[number];
   if (f->pair < 0 || f->pair > number || m->pair_asks != 1) return false;
   const Flow *o = &m->flow[f->pair];
-  return o->moves && o->same[SAME_PLACE].key == f->same[SAME_PLACE].key;
+  return o->moves && o->place == f->place;
 }
 
-/* All flows that read the same as this one share the pieces of lines that it gives a cycle. */
-static void crowd(Memory *m, int32_t number, Same what, Tick now) {
-  int64_t key = m->flow[number].same[what].key, n = 0, piece = 0, most = 0; /* most: for pieces of that size */
+static inline Channel *channel_of(Memory *m, const Flow *f) { return &m->part[f->bound ? f->part : 0].channel[f->via]; }
+
+/* The cap of flow f where it is bound: what its part gives, if PART_ASKS ask for it. */
+static inline int64_t part_cap(const Memory *m, const Flow *f) {
+  return max_i64(m->part_gives * f->piece / PART_ASKS, 1);
+}
+
+/* Is f bound, now? The part notes for how many that changes. */
+static inline bool bound_now(Memory *m, const Flow *f) {
+  if (!f->part) return false;
+  TensorPart *p = &m->part[f->part];
+  int64_t least = m->part_gives * f->piece / f->own_cap + 1; /* so many must ask */
+  if (p->asks < least) p->bind_at = min_i64(p->bind_at, least);
+  else p->free_at = max_i64(p->free_at, least - 1);
+  return p->asks >= least;
+}
+
+/* Flow `number` gets what it may get now. */
+static void set_cap(Memory *m, int32_t number, Tick now) {
+  Flow *f = &m->flow[number];
+  f->own_cap = min_i64(min_i64(f->path_cap, f->alone_cap * f->together), f->crowd_cap);
+  bool bound = bound_now(m, f);
+  int64_t cap = bound ? part_cap(m, f) : f->own_cap;
+  if (bound == f->bound) {
+    share_cap(channel_of(m, f), f, cap, now);
+    return;
+  }
+  int64_t left = share_scale(share_quit(channel_of(m, f), f, number, now), f->cap, cap);
+  f->bound = bound;
+  f->cap = cap;
+  share_join(channel_of(m, f), f, number, left, now);
+}
+
+/* Flow `number` begins or ends to ask its part. */
+static inline void ask_part(Memory *m, int32_t number) {
+  Flow *f = &m->flow[number];
+  bool asks = f->moves && f->part && !asked_for(m, number);
+  m->part[f->part].asks += asks - f->asks_part;
+  f->asks_part = asks;
+}
+
+/* Flow `number` has begun or ended to move. */
+static inline void ask_parts(Memory *m, int32_t number) {
+  ask_part(m, number);
+  if (m->pair_asks == 1 && m->flow[number].pair > number) ask_part(m, m->flow[number].pair);
+}
+
+/* After that: some of the part may be bound or free now. */
+static inline void share_part(Memory *m, int32_t part, Tick now) {
+  TensorPart *p = &m->part[part];
+  if (!part || (p->asks < p->bind_at && p->asks > p->free_at)) return;
+  p->bind_at = INT64_MAX;
+  p->free_at = 0;
+  for (int32_t i = p->first; i >= 0; i = m->flow[i].in_part.after)
+    if (m->flow[i].moves) set_cap(m, i, now);
+}
+
+/* left: as share_left, at own_cap. */
+static inline void join(Memory *m, int32_t number, int64_t left, Tick now) {
+  Flow *f = &m->flow[number];
+  f->moves = true;
+  f->order = m->order++;
+  ask_parts(m, number);
+  f->bound = bound_now(m, f);
+  f->cap = f->bound ? part_cap(m, f) : f->own_cap;
+  share_join(channel_of(m, f), f, number, share_scale(left, f->own_cap, f->cap), now);
+  share_part(m, f->part, now);
+}
+
+/* The most that a flow with pieces of that size gets of what n ask for at the same place and time. */
+static int64_t crowd_share(const Memory *m, int64_t piece, int64_t n) { return max_i64(m->place_gives * piece / n, 1); }
+
+/* All flows that read the same place as this one share the pieces of lines that it gives a cycle. */
+static void crowd(Memory *m, int32_t number, Tick now) {
+  int64_t n = 0, piece = 0, most = 0; /* most: for pieces of that size */
   int32_t *list = m->scratch, moving = 0;
-  if (key < 0) return;
-  FOR_SAME(m, i, what, key) {
+  if (m->flow[number].place < 0) return;
+  FOR_SAME(m, i, m->flow[number].place) {
     if (!m->flow[i].moves) continue;
     list[moving++] = i;
     n += !asked_for(m, i);
   }
   for (int32_t i = 0; i < moving; i++) {
     Flow *o = &m->flow[list[i]];
-    if (o->piece != piece) most = crowd_share(m, what, piece = o->piece, n);
-    o->crowd_cap[what] = most;
-    set_cap(m, o, now);
+    if (o->piece != piece) most = crowd_share(m, piece = o->piece, n);
+    o->crowd_cap = most;
+    set_cap(m, list[i], now);
   }
 }
 
@@ -501,9 +625,8 @@ static void crowd(Memory *m, int32_t number, Same what, Tick now) {
  * which brings it. */
 static void meet(Memory *m, int32_t number, Tick now) {
   Flow *f = &m->flow[number];
-  int64_t place = f->same[SAME_PLACE].key;
   int32_t n = 0;
-  FOR_SAME(m, i, SAME_PLACE, place) {
+  FOR_SAME(m, i, f->place) {
     const Flow *o = &m->flow[i];
     if (!o->moves) continue;
     n++;
@@ -511,17 +634,17 @@ static void meet(Memory *m, int32_t number, Tick now) {
   }
   if (f->behind >= 0) m->flow[f->behind].followers++;
   if (n < 2) return;
-  FOR_SAME(m, i, SAME_PLACE, place) {
+  FOR_SAME(m, i, f->place) {
     if (!m->flow[i].moves) continue;
     m->flow[i].together = n;
-    set_cap(m, &m->flow[i], now);
+    set_cap(m, i, now);
   }
 }
 
 /* Flow `number` has brought its bytes from HBM: who waited for them is done. They join by their numbers. */
 static void release(Memory *m, int32_t number, Tick now) {
   int32_t *list = m->scratch, n = 0;
-  FOR_SAME(m, i, SAME_PLACE, m->flow[number].same[SAME_PLACE].key) {
+  FOR_SAME(m, i, m->flow[number].place) {
     Flow *o = &m->flow[i];
     if (o->behind != number) continue;
     o->behind = -1;
@@ -583,37 +706,39 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick 
       (w->path ^ t->path) | (w->path_miss ^ t->miss))
     set_way(m, f, &(Way){x.touched, x.moved, x.lines, miss, hbm, t->path, t->miss});
   f->via = f->alone_via;
-  f->cap = f->alone_cap;
+  f->own_cap = f->alone_cap;
   f->moves = f->waits = false;
   f->together = 1;
   f->behind = -1;
   f->followers = 0;
   f->latency = m->free || t->write ? 0 : m->l2_latency + (miss > 0 ? m->hbm_latency : 0);
   bool alone = t->write || m->free, pieces = !alone && t->run < LINE && !m->long_rows;
-  for (int what = 0; what < SAME_COUNT; what++) f->crowd_cap[what] = INT64_MAX;
-  if (!alone) f->crowd_cap[SAME_PLACE] = crowd_share(m, SAME_PLACE, f->piece, 1);
-  bool others = same_add(m, number, SAME_PLACE, alone ? -1 : (int64_t)t->buf << 40 | at);
-  same_add(m, number, SAME_PART, pieces ? (int64_t)t->buf << 40 | at / m->part_bytes : -1);
+  f->crowd_cap = alone ? INT64_MAX : crowd_share(m, f->piece, 1);
+  bool others = same_add(m, number, alone ? -1 : (int64_t)t->buf << 40 | at);
+  f->part = 0;
+  if (pieces) part_enter(m, number, part_of_tensor(k, (int64_t)t->buf << 40 | at / m->part_bytes));
   join(m, number, f->alone_left, now);
   if (others) meet(m, number, now);
-  if (others || f->crowd_cap[SAME_PLACE] < f->cap) crowd(m, number, SAME_PLACE, now);
-  if (pieces) crowd(m, number, SAME_PART, now);
+  if (others || f->crowd_cap < f->own_cap) crowd(m, number, now);
   settle(m, now);
 }
 
-bool memory_step(Clock *k, int channel, int32_t *out) {
+bool memory_step(Clock *k, int32_t *out) {
   Memory *m = &k->mem;
-  Tick now = m->channel[channel].next;
+  Tick now = m->next;
   clean(m, now);
-  int32_t number = *out = share_leave(&m->channel[channel], m->flow);
+  int32_t number = *out = share_leave(m->first, m->flow);
   Flow *f = &m->flow[number];
-  m->stale = true;
+  f->moves = false;
+  ask_parts(m, number);
+  share_part(m, f->part, now);
   if (f->followers) release(m, number, now);
   f->waits = f->behind >= 0;
-  if (f->together > 1) crowd(m, number, SAME_PLACE, now);
-  if (!f->waits) same_remove(m, number, SAME_PLACE);
-  if (f->same[SAME_PART].key >= 0) crowd(m, number, SAME_PART, now);
-  if (!f->waits) same_remove(m, number, SAME_PART);
+  if (f->together > 1) crowd(m, number, now);
+  if (!f->waits) {
+    same_remove(m, f);
+    if (f->part) part_exit(m, f);
+  }
   settle(m, now);
   return !f->waits;
 }

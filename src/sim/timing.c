@@ -746,14 +746,13 @@ static bool launch(Clock *k) {
     push_event(k, GROUP_START, k->launch + k->fetch, g);
   }
   for (;;) {
-    int channel;
-    Tick next = memory_next(&k->mem, &channel);
+    Tick next = k->mem.next;
     if (k->next < next) {
       handle_event(k);
     } else if (next < NEVER) {
       int32_t number;
       k->now = next;
-      if (!memory_step(k, channel, &number)) continue;
+      if (!memory_step(k, &number)) continue;
       transfer_ends(k, number);
     } else {
       break;

@@ -33,28 +33,34 @@ typedef struct { Tick ticks; int64_t ops; Transfer gm; } Price; /* ticks -1: it 
 /* ---- memory.c ------------------------------------------------------------------------------------------- */
 
 typedef enum { VIA_HBM, VIA_L2, VIA_COUNT } Via;
-typedef enum { SAME_PLACE, SAME_PART, SAME_COUNT } Same; /* what flows may have in common */
 
 /* What it depends on how a transfer moves: bytes asked for in whole sectors, that L2 moves, lines; bytes missing, of
  * HBM; times as in Transfer. */
 typedef struct { int64_t touched, moved, lines, miss, hbm; Tick path, path_miss; } Way;
+
+typedef struct { int32_t before, after; } FlowLink; /* or -1 */
 
 typedef struct {
   Way way;             /* of the last transfer: the next one is mostly like it */
   bool moves;          /* is on its channel */
   bool waits;          /* has moved all; only the one before is not there yet */
   Via via, alone_via;  /* VIA_HBM: some of it is not in L2 */
-  uint32_t order;      /* in which the flows of a channel joined it */
+  uint32_t order;      /* in which they began to move */
   double hbm;          /* bytes through HBM for each one that L2 moves */
   int64_t asks;        /* bytes of HBM a tick, << RATE_BITS, at cap */
   int64_t alone_left;  /* ticks that it moves with nobody else, << RATE_BITS */
-  int64_t cap;         /* bytes a tick, << RATE_BITS: the most its path takes now */
-  int64_t path_cap, alone_cap; /* cap with all in L2; cap with nobody else at the same place */
-  int64_t crowd_cap[SAME_COUNT]; /* cap with all that read the same */
+  int64_t cap;         /* bytes a tick, << RATE_BITS, that it gets a share of; of its part or own_cap */
+  int64_t own_cap;     /* the most its path takes now */
+  int64_t path_cap, alone_cap; /* own_cap with all in L2; with nobody else at the same place */
+  int64_t crowd_cap;   /* own_cap with all that read the same place */
   int64_t at;          /* what `served` is when it ends */
   Tick latency;
-  struct { int64_t key; int32_t before, after; } same[SAME_COUNT]; /* key: of the place, of the part; -1: none */
+  int64_t place;       /* what it reads, -1: it writes */
+  FlowLink at_place, in_part; /* others under way whose place has the same hash; of the same part */
   int64_t piece;       /* bytes that L2 moves for each line */
+  int32_t part;        /* 0: its rows are whole lines, or it writes */
+  bool asks_part;      /* is one of those that share what the part gives */
+  bool bound;          /* gets what the part gives to each, for that is less than own_cap */
   int32_t core;
   int32_t pair;        /* the flow of the other vector core beside it, or -1 */
   int32_t together;    /* flows at the same place, this one included */
@@ -71,9 +77,18 @@ typedef struct {
   int64_t caps, asked; /* together: caps; bytes of HBM for them */
   int64_t rate, served; /* the share; ticks that each has moved, as if alone: both << RATE_BITS */
   Tick served_at, next; /* next: when the first flow ends */
-  uint32_t order;
   bool unsorted, changed; /* since the last share_rate */
 } Channel;
+
+/* Flows that read pieces of lines of the same part of a tensor. Each may get as much as what the part gives, shared by
+ * all that ask. */
+typedef struct {
+  Channel channel[VIA_COUNT]; /* of those that are bound by that; of part 0: all others */
+  int64_t key;
+  int32_t flows, first; /* under way: number; the last one that began, or -1 */
+  int64_t asks;        /* how many ask */
+  int64_t bind_at, free_at; /* with so many, some flow becomes bound; with so few, free */
+} TensorPart;
 
 /* A part of a line: its sectors, the bytes they count as and L2 moves, and whether it is not whole sectors. Such a part
  * is fetched whole, unless the whole line is there. */
@@ -87,11 +102,14 @@ typedef struct { int32_t buf; bool write; uint32_t stamp; int64_t at, run, rows,
 typedef struct {
   Flow *flow;
   int32_t n_flows;
-  Channel channel[VIA_COUNT];
+  TensorPart *part;    /* as many as flows, and part 0 */
+  int32_t *used, n_used; /* parts with flows, and part 0, which comes first; then those without */
+  Channel *first;      /* whose first flow ends next, at `next`: NEVER if nothing is under way */
+  Tick next;
+  uint32_t order;      /* of the next flow */
   int64_t hbm_rate, l2_rate, spare; /* bytes a tick, << RATE_BITS; what nobody takes of hbm_rate */
   Tick since;          /* shares are of that time */
-  bool stale;          /* shares are to be made anew */
-  int32_t *same[SAME_COUNT], same_mask; /* flows under way by hash of their key: the last one that began */
+  int32_t *same, same_mask; /* flows under way by hash of their place: the last one that began */
   int32_t *scratch;    /* a place for each flow */
   uint32_t **line;     /* by buffer: state of each 512-byte line */
   uint32_t capacity;   /* in units of LINES_A_STAMP lines */
@@ -107,7 +125,7 @@ typedef struct {
   Tick hbm_latency, l2_latency;
   int64_t granule;     /* bytes that L2 moves at least for a piece of a line */
   Part whole;          /* a line */
-  int64_t gives[SAME_COUNT]; /* pieces of lines a tick, << RATE_BITS, that a place, a part gives */
+  int64_t place_gives, part_gives; /* pieces of lines a tick, << RATE_BITS */
   int64_t part_bytes;
   int64_t piece;       /* bytes of HBM that each piece of a line costs besides its own */
   int pair_asks;       /* requests of two vector cores of a pair for the same place: 1 or 2 */
@@ -120,13 +138,8 @@ void memory_init(struct Clock *k);
 void memory_restart(Memory *m); /* at time 0, with L2 as it is */
 /* Flow f begins at `now`, at byte `at` of its tensor. */
 void memory_begin(struct Clock *k, int32_t f, const Transfer *t, int64_t at, Tick now);
-/* NEVER: nothing is under way. */
-static inline Tick memory_next(const Memory *m, int *channel) {
-  *channel = m->channel[VIA_L2].next < m->channel[VIA_HBM].next ? VIA_L2 : VIA_HBM;
-  return m->channel[*channel].next;
-}
-/* The flow that ends next on that channel has moved everything. False: it waits for another that brings the same. */
-bool memory_step(struct Clock *k, int channel, int32_t *flow);
+/* At Memory.next: the flow that ends there has moved everything. False: it waits for another that brings the same. */
+bool memory_step(struct Clock *k, int32_t *flow);
 
 /* ---- instructions as the clock sees them ---------------------------------------------------------------- */
 
