@@ -747,6 +747,11 @@ def number(case):
     return zlib.crc32(f"{case.name}\n{case.text}".encode())
 
 
+def percent(part, of):
+    """Rounded down, so that no share reads better than it is."""
+    return f"{10000 * part // of / 100:.2f} %" if of else ""
+
+
 class Score:
     """What was counted of one kind: faults by verdict, and the first code of those with a diagnostic."""
 
@@ -761,7 +766,7 @@ class Score:
     def row(self, kind):
         v, n = self.verdicts, sum(self.codes.values())
         matter = v["found"] + v["another"] + v["missed"]
-        share = [f"{100 * x / matter:.1f} %" if matter else "" for x in (v["found"], v["found"] + v["another"])]
+        share = [percent(x, matter) for x in (v["found"], v["found"] + v["another"])]
         most = ", ".join(f"{c} {round(100 * m / n)} %" for c, m in self.codes.most_common(4))
         cells = [kind, v.total(), v["refused"], matter, v["found"], self.early or "", v["another"], v["missed"], *share]
         return f"| {' | '.join(map(str, [*cells, v['latent'], most]))} |"
@@ -853,8 +858,9 @@ row or column less, an index with another factor, the part of another block or v
 shape, a square operand that is transposed, another rounding: everything that is read was written, in order, and
 everything that is returned, too. So it is with a tail whose pad enters a sum or a maximum: the pad holds a value, and
 nothing in a lowered program tells it from data. What a check can still see of it is what was left over: elements of an
-output that nobody wrote (TL0818), the end of an operand of a product that nobody loaded (TL0819), a transfer with
-elements on one side only (TL0804), a product that the next iteration overwrites (TL0283).
+output that nobody wrote (TL0818), the end of an operand of a product that nobody loaded (TL0819) or that lies in L0 and
+no product took (TL0820), a transfer with elements on one side only (TL0804), a product that the next iteration
+overwrites (TL0283).
 
 ## What is said of flags and barriers written by hand
 

@@ -350,6 +350,7 @@ void observe(Core *c, const Entry *e) {
   while (told_race(&t));
   t.mark = true;
   i->impl->touch(&t, e);
+  if (c->vid < 0 && c->m->sim->by_size) note_box(c, e);
 }
 
 void observe_element(Core *c, const Element *el, int64_t at) {

@@ -288,6 +288,7 @@ typedef struct Core {
   Flag *flag;        /* [src][dst][id] */
   CrossFlag *cross;  /* [id]: what this core may wait for */
   CrossFlag *sent;   /* [id][CROSS_MODES]: sets by this core that its partners have not matched yet */
+  struct BoxUse *box; /* by buffer of L1 and L0: what was loaded, what products took (unread.c) */
   uint32_t *begun;   /* [Inst.id]: tick at which this block first came there; with checks and cross-core flags */
   Reads *reads;      /* of the block under way; NULL: not kept, not followed */
   int64_t followed;  /* taken from there by the clock */
@@ -374,6 +375,7 @@ typedef struct Sim {
   int64_t blocks, grid[3];
   int32_t cores_per_block; /* simulated: cube and vector cores with a program */
   bool together;           /* all blocks in one machine */
+  bool by_size;            /* sizes alone decide what is read, neither scalars nor elements of tensors */
   int64_t used[SPACE_COUNT]; /* bytes of each memory that buffers occupy */
   const HostKernels *host;
   _Atomic int64_t next, last; /* next block to run; blocks beyond `last` need not run */
@@ -515,6 +517,7 @@ void say_collect(Arena *a, const Machine *machine, int n, SimResult *out);
 /* unread.c */
 void watch_reads(Sim *s);
 void note_read(Toucher *t, const SimBuf *b, int64_t at, int64_t len, int64_t count, int64_t stride);
+void note_box(Core *c, const Entry *e); /* an instruction of the cube side */
 void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n); /* ends of operands: warnings */
 
 /* blocks.c */

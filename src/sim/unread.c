@@ -1,12 +1,17 @@
-/* unread.c - operands of a product of which the end was never read: a K loop of `K // block` where the tail is lost, a
- * loop with one iteration too few.
+/* unread.c - what products leave out.
  *
- * For each tensor that only the loads to L1 read, a bit an element says that some block read it; the workers' bits are
- * put together when all blocks are done. A tensor is reported when its elements up to some index of one of its last two
- * dimensions were all read, those from there on never, and they are no more than a load takes: then the loop that goes
- * along the dimension ended early. Nothing is said where a part may be left out on purpose: what is read may hang on
- * data (a scalar argument that is no size, an element that pipe S reads from a tensor), or is read shifted, from before
- * the start of the tensor. */
+ * The end of an operand that was never read: a K loop of `K // block` where the tail is lost, a loop with one
+ * iteration too few. For each tensor that only the loads to L1 read, a bit an element says that some block read it;
+ * the workers' bits are put together when all blocks are done. A tensor is reported when its elements up to some index
+ * of one of its last two dimensions were all read, those from there on never, and they are no more than a load takes:
+ * then the loop that goes along the dimension ended early. Nothing is said where a part may be left out on purpose:
+ * what is read may hang on data (a scalar argument that is no size, an element that pipe S reads from a tensor), or is
+ * read shifted, from before the start of the tensor.
+ *
+ * The end of what was loaded into L0 and no product took: an extent too small. For each buffer of L0 it is kept how far
+ * loads filled it and how far products read it, in all blocks. Rows and columns that nothing moved into L1, but which a
+ * load takes along to fill a tile, do not count; neither does a part as large as what a product takes, which may be one
+ * that a condition skips. */
 #include "machine.h"
 
 #include <string.h>
@@ -31,6 +36,41 @@ void note_read(Toucher *t, const SimBuf *b, int64_t at, int64_t len, int64_t cou
     set_bits(r->bit, (at + i * stride) / b->size, (at + i * stride + len) / b->size);
 }
 
+/* ---- what is in L0 ---------------------------------------------------------------------------------------- */
+
+/* Rows and columns: how far boxes of a buffer go, the largest box, the first statement. */
+typedef struct { int64_t end[2], most[2]; uint32_t who; } Reach;
+struct BoxUse { Reach put, taken; };
+
+static void extend_to(Reach *r, const Reach *by) {
+  for (int d = 0; d < 2; d++) {
+    r->end[d] = max_i64(r->end[d], by->end[d]);
+    r->most[d] = max_i64(r->most[d], by->most[d]);
+  }
+  r->who = r->who && r->who < by->who ? r->who : by->who;
+}
+
+static void extend(Reach *r, int64_t r0, int64_t c0, int64_t rows, int64_t cols, uint32_t who) {
+  if (rows > 0 && cols > 0) extend_to(r, &(Reach){{r0 + rows, c0 + cols}, {rows, cols}, who});
+}
+
+void note_box(Core *c, const Entry *e) {
+  const Inst *i = e->inst;
+  const View *v = e->v, *to = &e->v[1];
+  if (!c->box) c->box = arena_array(&c->m->arena, struct BoxUse, c->m->sim->n_buf);
+  struct BoxUse *x = &c->box[i->arg[0].buf], *y = &c->box[i->arg[1].buf];
+  if (i->op == OP_GM_TO_L1 || i->op == OP_L0C_TO_L1) {
+    if (!to->r0 && !to->c0) y->put = (Reach){0}; /* another tile */
+    extend(&y->put, to->r0, to->c0, to->rows, to->cols, i->id);
+  } else if (i->op == OP_L1_TO_L0A || i->op == OP_L1_TO_L0B) {
+    int64_t rows = min_i64(v->rows, x->put.end[0] - v->r0), cols = min_i64(v->cols, x->put.end[1] - v->c0);
+    extend(&y->put, to->r0, to->c0, i->trans ? cols : rows, i->trans ? rows : cols, i->id);
+  } else if (i->op == OP_MMAD) {
+    extend(&x->taken, v->r0, v->c0, v->rows, v->cols, i->id);
+    extend(&y->taken, to->r0, to->c0, to->rows, to->cols, i->id);
+  }
+}
+
 /* ---- which tensors --------------------------------------------------------------------------------------- */
 
 static bool is_size(const IrKernel *k, const IrVar *v) {
@@ -52,6 +92,7 @@ void watch_reads(Sim *s) {
   for (int side = 0; side < 2; side++)
     for (int32_t i = 0; i < s->prog[side].n_elem; i++)
       if (s->buf[s->prog[side].elem[i].buf].space == SPACE_GM && !s->prog[side].elem[i].is_store) return;
+  s->by_size = true;
   for (uint32_t b = 1; b < s->n_buf; b++) {
     SimBuf *x = &s->buf[b];
     x->watch = s->checks && x->ir && x->space == SPACE_GM && x->tensor == b && !x->written && x->rank >= 2;
@@ -108,6 +149,38 @@ static void report(const Sim *s, Arena *a, Diags *d, const SimBuf *b, uint32_t w
            (long long)n, (long long)n, (long long)from);
 }
 
+static void report_unused(const Sim *s, Arena *a, Diags *d, const SimBuf *b, const struct BoxUse *u, int dim) {
+  const IrStmt *by = s->who[u->taken.who], *load = s->who[u->put.who];
+  const char *what = dim ? "columns" : "rows";
+  Text t;
+  text_init(&t, a);
+  ir_print_stmt(&t, s->k, by);
+  Diag *g = diag_add(d, DIAG_SIM_UNUSED, by->loc,
+                     "`%s` takes %lld of the %lld %s of %%%s that are loaded, and no other product takes the rest",
+                     text_str(&t), (long long)u->taken.end[dim], (long long)u->put.end[dim], what, b->ir->name);
+  diag_other(d, g, load->loc, "loaded here");
+  diag_fix(d, g, "let the product take all %lld %s, or load no more than %lld", (long long)u->put.end[dim], what,
+           (long long)u->taken.end[dim]);
+}
+
+static void find_unused(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
+  for (uint32_t i = 1; i < s->n_buf; i++) {
+    const SimBuf *b = &s->buf[i];
+    struct BoxUse all = {0};
+    if ((b->space != SPACE_L0A && b->space != SPACE_L0B) || b->owner) continue;
+    for (int w = 0; w < n; w++)
+      for (int32_t c = 0; c < m[w].n_cores; c++) {
+        const struct BoxUse *u = m[w].core[c].box ? &m[w].core[c].box[i] : NULL;
+        if (u && u->put.who) extend_to(&all.put, &u->put);
+        if (u && u->taken.who) extend_to(&all.taken, &u->taken);
+      }
+    for (int dim = 0; dim < 2; dim++) {
+      int64_t left = all.put.end[dim] - all.taken.end[dim];
+      if (all.taken.who && left > 0 && left < all.taken.most[dim]) report_unused(s, a, d, b, &all, dim);
+    }
+  }
+}
+
 void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
   for (uint32_t i = 1; i < s->n_buf; i++) {
     const SimBuf *b = &s->buf[i];
@@ -127,4 +200,5 @@ void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
     if (rows == R && cols < C && C - cols <= all.cols) report(s, a, d, b, all.who, b->rank - 1, cols);
     if (cols == C && rows < R && R - rows <= all.rows) report(s, a, d, b, all.who, b->rank - 2, rows);
   }
+  find_unused(s, a, d, m, n);
 }
