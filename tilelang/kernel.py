@@ -104,7 +104,7 @@ class Given(dict):
     the elements of copies back to the tensors; `left_out`: codes of what is not said, because the caller or another
     launch of the call may put values where this one puts none, and read what it does not."""
 
-    left_out = ("TL0818", "TL0819")
+    left_out = ("TL0818", "TL0819", "TL0821")
 
     def __init__(self):
         super().__init__()

@@ -859,8 +859,8 @@ shape, a square operand that is transposed, another rounding: everything that is
 everything that is returned, too. So it is with a tail whose pad enters a sum or a maximum: the pad holds a value, and
 nothing in a lowered program tells it from data. What a check can still see of it is what was left over: elements of an
 output that nobody wrote (TL0818), the end of an operand of a product that nobody loaded (TL0819) or that lies in L0 and
-no product took (TL0820), a transfer with elements on one side only (TL0804), a product that the next iteration
-overwrites (TL0283).
+no product took (TL0820), gaps between the tiles of a tensor (TL0821), a transfer with elements on one side only
+(TL0804), a product that the next iteration overwrites (TL0283).
 
 ## What is said of flags and barriers written by hand
 

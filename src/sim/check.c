@@ -287,7 +287,7 @@ void touch(Toucher *t, const SimBuf *b, TouchKind kind, int64_t at, int64_t len,
   if (len <= 0 || count <= 0) return;
   if (b->space == SPACE_GM) {
     if (t->mark && b->log) log_access(t, b, kind, at, len, count, stride);
-    if (t->mark && b->watch) note_read(t, b, at, len, count, stride);
+    if (t->mark && b->watch) note_access(t, b, at, len, count, stride);
     if (!b->hazard && !b->undefined) return;
   }
   if (stride == len) {

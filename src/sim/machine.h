@@ -135,7 +135,7 @@ typedef struct {
   bool written;         /* GM: some instruction of the kernel writes it */
   bool hazard;          /* GM: cores or pipes of one block may meet in it: keep a shadow */
   bool undefined;       /* GM: `out` or `workspace`: holds nothing at the start */
-  bool watch;           /* GM: note what is read (unread.c) */
+  uint8_t watch;        /* GM: note what is read or written (unread.c) */
   bool log;             /* GM: an output, or blocks may meet in it: log accesses for what is done at the end */
   uint8_t owner;        /* local: number among the buffers that share bytes with others; 0: its bytes are its own */
 } SimBuf;
@@ -515,10 +515,10 @@ void say_around(const Sim *s, Arena *a, SayWhen when, SimResult *out);
 void say_collect(Arena *a, const Machine *machine, int n, SimResult *out);
 
 /* unread.c */
-void watch_reads(Sim *s);
-void note_read(Toucher *t, const SimBuf *b, int64_t at, int64_t len, int64_t count, int64_t stride);
+void watch_tensors(Sim *s);
+void note_access(Toucher *t, const SimBuf *b, int64_t at, int64_t len, int64_t count, int64_t stride);
 void note_box(Core *c, const Entry *e); /* an instruction of the cube side */
-void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n); /* ends of operands: warnings */
+void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n); /* ends of operands, gaps: warnings */
 
 /* blocks.c */
 void compare_blocks(const Sim *s, Arena *a, const Machine *m, int n, FaultList *out);

@@ -364,7 +364,7 @@ static void run_all(Run *r) {
   atomic_store(&s->next, 0);
   atomic_store(&s->last, INT64_MAX);
   bool atomic = run_survey(r);
-  if (s->checks) watch_reads(s);
+  if (s->checks) watch_tensors(s);
   begin_values(r);
   run_workers(r, thread_count(r, atomic));
   for (int i = 0; i < r->n_machines; i++)
