@@ -9,8 +9,11 @@ which tensor; then with the values. Kernels are kept by the compile-time argumen
 """
 
 import ast
+import dataclasses
 import functools
 import time
+
+import numpy as np
 
 from . import cache
 from .debug.methods import NAMES, Debugging
@@ -19,7 +22,7 @@ from .frontend.builder import Builder
 from .frontend.expr import Buffer, Var
 from .frontend.hooks import Frame
 from .frontend.rewrite import parse, rewrite
-from .frontend.trace import PrimFunc, TensorType, Traced, annotations, parameter_names
+from .frontend.trace import Named, PrimFunc, TensorType, Traced, annotations, other_way, parameter_names
 from .kernel import Kernel, chip_of_platform
 from .language.dtypes import IR_NAME, DType
 from .tensors import is_tensor, view, what
@@ -83,25 +86,39 @@ def jit(func=None, **options):
 
 
 def _freeze(v):
-    """A hashable that stands for a compile-time argument."""
+    """A hashable that stands for a compile-time argument: what it holds now. One that nobody can look into stands for
+    nothing but this call."""
     if isinstance(v, (list, tuple)):
         return (type(v).__name__, *(_freeze(x) for x in v))
     if isinstance(v, dict):
-        return tuple((k, _freeze(x)) for k, x in v.items())
+        return ("dict", *((k, _freeze(x)) for k, x in v.items()))
+    if isinstance(v, set):
+        return ("set", frozenset(map(_freeze, v)))
+    if isinstance(v, float):
+        return ("float", repr(v))  # 0.0 is not -0.0
+    if dataclasses.is_dataclass(v) and not isinstance(v, type):
+        return (type(v), *(_freeze(getattr(v, f.name)) for f in dataclasses.fields(v)))
+    if isinstance(v, np.ndarray):
+        return ("array", v.dtype, v.shape, v.tobytes())
     try:
         hash(v)
     except TypeError:
-        return id(v)
-    return (type(v).__name__, v)
+        return object()
+    return (type(v).__name__, v, getattr(v, "_version", 0))  # torch counts how often a tensor was written to
 
 
-class JITFunction(Debugging):
+def _made_again(function, args, kwargs):
+    return function.compile(*args, **kwargs)
+
+
+class JITFunction(Named, Debugging):
     """What @tilelang.jit gives: call it."""
 
     def __init__(self, fn, options):
         if not callable(fn) or not hasattr(fn, "__code__"):
             twice = isinstance(fn, JITFunction)
             fix = "one @tilelang.jit is enough" if twice else "@tilelang.jit(out_idx=[-1]): options are given by name"
+            fix = other_way("tilelang.jit", fn) or fix
             raise ArgumentError(f"@tilelang.jit takes a function, not {what(fn)}", fix)
         functools.update_wrapper(self, fn)
         self.fn = fn
@@ -153,6 +170,7 @@ class JITFunction(Debugging):
 
     def _build(self, args, kwargs):
         self.last = self._kept(args, kwargs)
+        self.last.origin = _made_again, (self, args, kwargs)
         return self.last
 
     def _kept(self, args, kwargs):
@@ -174,6 +192,9 @@ class JITFunction(Debugging):
 
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)
+
+    def __repr__(self):
+        return f"<jit {self.__name__}>"
 
 
 rightly_all(JITFunction, "jit", ArgumentError, " ".join(NAMES))

@@ -27,8 +27,8 @@ from .errors import (
     warn,
 )
 from .frontend.builder import active
-from .frontend.expr import Buffer, evaluate, show, sizes_in
-from .frontend.trace import called_inside
+from .frontend.expr import LARGEST, Buffer, evaluate, show, sizes_in
+from .frontend.trace import Named, by_name, called_inside, meaning
 from .language.dtypes import DType
 from .pass_config import PassConfigKey, read
 from .tensors import (
@@ -143,6 +143,7 @@ class Kernel(Debugging):
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
     tuner_result = None
+    origin = None  # what pickle calls to make it again, with the arguments: @tilelang.jit says so
     returns = ()  # of a function that opens T.Kernel itself: what it returns, ("out" or "in", number)
     home = "numpy"  # the kind of tensor that results are when no tensor goes in
     loose = False  # True: a tensor of another shape with enough elements is read in the parameter's, with a warning
@@ -162,6 +163,8 @@ class Kernel(Debugging):
         began = time.perf_counter()
         self.traced = traced = getattr(func, "traced", func)
         self.prim_func = func
+        self.defaults = getattr(func, "defaults", {})  # of parameters, by name
+        self._options = out_idx, workspace_idx, target, device, chip, pass_configs, checks, threads
         self.name = traced.name
         self.target = _choice("target", target or "auto", TARGETS)
         device, _, card = str(device or os.environ.get("TILELANG_DEVICE") or "sim").partition(":")
@@ -200,6 +203,23 @@ class Kernel(Debugging):
             Kernel(t, out_idx, workspace_idx, target, device, chip, pass_configs, checks, threads)
             for t in getattr(traced, "rest", ())
         ]
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        """Pickled as what makes it: a name, a call of a function under @tilelang.jit, or a prim_func and options."""
+        func = self.prim_func
+        if self.origin is not None:
+            return self.origin
+        if not isinstance(func, Named):
+            raise ArgumentError(
+                f"the kernel '{self.name}' of a function that opens T.Kernel itself cannot be pickled",
+                "pass the arguments and call the function in the other process",
+            )
+        if meaning(func) is self:
+            return by_name, (func.__module__, func.__qualname__)
+        return Kernel, (func, *self._options)
 
     def _chip_there(self):
         """For a card: the name of its chip. None: the default."""
@@ -460,6 +480,9 @@ class Kernel(Debugging):
             if names[n] in got:
                 raise ArgumentError(f"{self.name}: '{n}' is given twice", "by its place or by its name, not both")
             got[names[n]] = v
+        for i in self.inputs:
+            if self.params[i].name in self.defaults:
+                got.setdefault(i, self.defaults[self.params[i].name])
         missing = [self.params[i].name for i in self.inputs if i not in got]
         if missing or len(args) > len(order):
             wanted = ", ".join(repr(self.params[i]) for i in self.inputs)
@@ -532,12 +555,16 @@ class Kernel(Debugging):
 
     def _scalar(self, i, value):
         dtype = self.params[i].dtype
-        item = getattr(value, "item", None)
-        if item is not None and getattr(value, "size", 1) == 1:
+        item, count = getattr(value, "item", None), getattr(value, "size", 1)
+        if item is not None and (value.numel() if hasattr(value, "numel") else count) == 1:
             value = item()
         if isinstance(value, bool):
             value = int(value)
         if dtype.is_float and isinstance(value, (int, float)):
+            most = LARGEST.get(dtype, math.inf)
+            if abs(value) > most and abs(value) != math.inf:
+                warn(f"{self._who(i)} is beyond {dtype}, which ends at {most:.6g}: it becomes infinite", 1026)
+                value = math.copysign(math.inf, 1 if value > 0 else -1)
             return float(value)
         if not dtype.is_float and isinstance(value, int):
             bits, signed = (1, False) if dtype == "bool" else (dtype.bits, not dtype.startswith("u"))

@@ -11,11 +11,12 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.debug.arith import np_dtype
+from tilelang.debug.arith import apply, np_dtype
 from tilelang.debug.interpret import interpret
 from tilelang.debug.load import program
 from tilelang.errors import KernelFault
 from tilelang.frontend.expr import Buffer, evaluate
+from tilelang.language.dtypes import DType
 
 _core = pytest.importorskip("tilelang._core")
 ROOT = pathlib.Path(__file__).parents[1]
@@ -451,3 +452,68 @@ def test_sides_that_wait_for_each_other():
     assert d.code == "TL0809" and "nothing can move any more" in d.text
     assert re.search(r"block \(0\), cube core waits at line \d+ for cross-core flag 3", d.text), d.text
     assert re.search(r"vector core 1 waits at line \d+ for cross-core flag 4", d.text), d.text
+
+
+IN_PARALLEL = """
+for k in T.Parallel(16): ; for j in T.Parallel(64): ; a[k, j] = a[k, j] + 1.0
+for k in T.Parallel(4): ; for j in T.serial(3): ; a[k, j] = -1.0
+for k, l in T.Parallel(4, 8): ; for j in T.serial(3): ; a[k, l] = a[k, l] * 2.0
+for k in T.Parallel(4): ; for j in T.serial(3, -1, -1): ; a[k, j] = 9.0 + j
+for k in T.Parallel(4): ; for j, l in T.grid(2, 3): ; a[k, j * 3 + l] = 9.0 + j
+for k in T.Parallel(4): ; for j in T.serial(k): ; a[k, j] = 9.0 + j
+for k in T.Parallel(4): ; for j in T.serial(n, 6, 2): ; a[k, j] = 9.0 + j
+for k in T.Parallel(4): ; for j in T.serial(0): ; a[k, j] = 9.0
+for k in T.Parallel(0): ; a[k, 0] = 9.0
+for k in T.Parallel(16): ; for j in T.serial(64): ; m[k] = T.max(m[k], a[k, j])
+for k, j in T.Parallel(16, 64): ; v += a[k, j]
+for k, j in T.Parallel(16, 64): ; v = v + 1.0 ; a[k, j] = v
+for k, j in T.Parallel(16, 64): ; v = a[k, j] * 2.0 ; a[k, j] = v
+for k, j in T.Parallel(16, 64): ; if a[k, j] > 1000.0: ; v += 1.0
+for k in T.Parallel(4): ; w = T.alloc_var("float32", 0.0) ; for j in T.serial(64): ; w += a[k, j]
+"""
+
+
+@pytest.mark.filterwarnings("ignore::tilelang.TileLangWarning")
+@pytest.mark.parametrize("loop", IN_PARALLEL.strip().splitlines())
+def test_loops_and_variables_inside_parallel(loop, tmp_path):
+    """As the scalar loop does: a loop runs in each iteration, a variable goes from one iteration to the next."""
+    depth, lines = 2, []
+    for part in loop.split(" ; "):
+        lines.append("    " * depth + part)
+        depth += part.endswith(":")
+    head = """
+import tilelang.language as T
+@T.prim_func
+def f(A: T.Tensor((16, 64), "float32"), n: T.int32, B: T.Tensor((17, 64), "float32")):
+    with T.Kernel(1) as _:
+        a = T.alloc_shared((16, 64), "float32")
+        m = T.alloc_shared((16,), "float32")
+        v = T.alloc_var("float32", 0.0)
+        T.copy(A, a)
+        T.fill(m, 0.0)
+"""
+    tail = "\n        a[15, 63] = v\n        T.copy(a, B[0:16, :])\n        T.copy(m, B[16, 0:16])\n"
+    (tmp_path / "parallel.py").write_text(head + "\n".join(lines) + tail)
+    space = {}
+    exec(compile(head + "\n".join(lines) + tail, str(tmp_path / "parallel.py"), "exec"), space)
+    kernel, x = tilelang.compile(space["f"]), np.arange(1024, dtype=np.float32).reshape(16, 64)
+    got, want = np.zeros((17, 64), np.float32), np.zeros((17, 64), np.float32)
+    kernel.interpret(x, 3, got)
+    kernel(x, 3, want)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "int16"])
+def test_integers_are_the_same_alone_and_in_arrays(dtype):
+    """Whatever of the two operands is a number and whatever an array."""
+    kind, info = DType(dtype), np.iinfo(dtype)
+    wide = np.uint64 if dtype == "uint64" else np.int64
+    values = [0, 1, 7, 40, 63, info.max, info.max // 2 + 1] + [info.min, -1] * (info.min < 0)
+    values = [v for v in values if v <= info.max]
+    for op in "+ - * // % min max & | ^ << >> pow < ==".split():
+        result = DType("bool") if op in ("<", "==") else kind
+        for a in values:
+            for b in values[op in ("//", "%") :]:
+                both = [(a, b), (np.array([a], wide), b), (a, np.array([b], wide)), tuple(np.array([[a], [b]], wide))]
+                got = {int(np.ravel(apply(op, result, kind, *v))[0]) for v in both}
+                assert len(got) == 1, (op, a, b, got)

@@ -244,10 +244,10 @@ class DivideByZero(ArithmeticError):
 
 def _shift(op, a, b, dtype):
     width = 64 if op == ">>" and dtype[0] != "u" else dtype.bits
-    count = np.clip(np.asarray(b, np.int64), -1, 64)
-    out = (count < 0) | (count >= width)
-    safe = np.where(out, 0, count).astype(np.uint64 if dtype == "uint64" else np.int64)
-    a = np.asarray(a)
+    kind = np.uint64 if dtype == "uint64" else np.int64
+    a, b = (np.asarray(v).astype(kind) for v in (a, b))
+    out = (b < 0) | (b >= width)
+    safe = np.where(out, kind(0), b)
     moved = np.left_shift(a, safe) if op == "<<" else np.right_shift(a, safe)
     gone = np.where(a < 0, -1, 0) if op == ">>" and dtype[0] == "i" else 0
     return np.where(out, gone, moved)

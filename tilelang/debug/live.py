@@ -10,7 +10,7 @@ as its number. T.Parallel alone is collected, for it is executed over its whole 
 import re
 
 from ..frontend.builder import Builder, Stmt
-from ..frontend.expr import Buffer, Region
+from ..frontend.expr import Buffer, Region, wrap
 from .machine import Node
 
 _SYNC = {"set_flag", "wait_flag", "barrier", "cross_set", "cross_wait", "sync_all"}
@@ -32,6 +32,10 @@ def node_of(s, loc):
     if kind == "if":
         alt = [node_of(x, x.loc) for x in s.alt or ()]
         return Node(kind, loc, cond=head[1], body=[node_of(x, x.loc) for x in s.body], alt=alt)
+    if kind == "for":
+        step = head[7] if len(head) > 7 and not isinstance(head[7], str) else wrap(1)
+        body = [node_of(x, x.loc) for x in s.body]
+        return Node(kind, loc, var=head[1], lo=head[3], hi=head[5], step=step, body=body)
     if kind == "parallel":
         parts = [p for p in head if not isinstance(p, str)]
         return Node(kind, loc, vars=parts[::2], ext=parts[1::2], body=[node_of(x, x.loc) for x in s.body])
@@ -249,6 +253,9 @@ class Live(Builder):
 
     def loop(self, it, names):
         """The values of a loop of the chip, iteration by iteration."""
+        if self.collecting:
+            yield from super().loop(it, names)
+            return
         outer = self.blocks[-1]
         blocks, stack, mark, n = len(self.blocks), len(self.stack), len(outer), 0
         try:

@@ -728,19 +728,30 @@ class Lane:
         rank = len(extents)
         if any(e <= 0 for e in extents):
             return
+        own = {id(n.var) for n in walk(s.body) if n.kind == "var"}
+        if any(n.kind == "assign" and id(n.var) not in own for n in walk(s.body)):
+            self.in_turn(s, extents)
+            return
         self.indices = s.vars
         for d, (v, e) in enumerate(zip(s.vars, extents)):
             self.env[id(v)] = np.arange(e, dtype=np.int64).reshape([e if k == d else 1 for k in range(rank)])
         self.over(s.body, tuple(extents), None)
 
+    def in_turn(self, s, extents):
+        """One iteration after the other, because a variable goes from one to the next."""
+        self.indices = []
+        for at in np.ndindex(*extents):
+            self.env.update((id(v), k) for v, k in zip(s.vars, at))
+            self.over(s.body, (), None)
+
     def over(self, body, box, mask):
-        """Statement after statement over the whole box."""
+        """Statement after statement over the whole box; one iteration where the box has no dimensions."""
         for s in body:
             self.loc = s.loc
             if s.kind == "let":
                 self.env[id(s.var)] = self.value(s.value, mask)
             elif s.kind == "store":
-                self.store(s, mask, box)
+                self.store(s, mask, box or None)
             elif s.kind == "if":
                 c = self.value(s.cond, mask)
                 if not isinstance(c, np.ndarray):

@@ -319,7 +319,7 @@ def _literal_dtype(n, like):
     return int32 if -(2**31) <= n < 2**31 else int64
 
 
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
             "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}  # fmt: skip
 
 
@@ -331,8 +331,8 @@ def const(n, dtype, pattern=True):
             n = float(n)
         except OverflowError:
             fail(1004, f"{str(n)[:8]}… is beyond every float dtype", fix="T.infinity(dtype)")
-        if abs(n) > _LARGEST.get(dtype, math.inf) and abs(n) != math.inf:
-            warn(f"{n!r} is beyond {dtype}, which ends at {_LARGEST[dtype]:.6g}: it becomes infinite", 1026)
+        if abs(n) > LARGEST.get(dtype, math.inf) and abs(n) != math.inf:
+            warn(f"{n!r} is beyond {dtype}, which ends at {LARGEST[dtype]:.6g}: it becomes infinite", 1026)
     elif dtype == "bool":
         n = bool(n)
     elif isinstance(n, float) and (n != n or n in (math.inf, -math.inf)):

@@ -91,7 +91,7 @@ class For:
         self.it, self.names, self.at = it, names, at
         b = active()
         ir = isinstance(it, RuntimeLoop)
-        self.live = ir and b is not None and b.live
+        self.live = ir and b is not None and b.running
         self.ir = ir and not self.live
         self.control = b.control if b else 0
         self.ends = ir  # names end with the loop

@@ -1,17 +1,19 @@
 """Prim funcs: a Python function traced into a kernel, and macros, which are inlined where they are called."""
 
+import ast
 import functools
+import importlib
 import linecache
 import time
 import types
 
 from ..debug.methods import NAMES
-from ..errors import Rightly, explained, fail, rightly, warn
+from ..errors import ArgumentError, CompileError, Rightly, explained, fail, rightly, user_frame, warn
 from ..language.dtypes import IR_NAME, DType
 from .builder import Builder, active
 from .expr import Buffer, Var, describe, dims
 from .hooks import Frame
-from .rewrite import rewrite
+from .rewrite import parse, rewrite
 
 
 class TensorType(metaclass=Rightly):
@@ -101,33 +103,60 @@ class Traced:
         marks.update({id(self.params[i]): "out" for i in out_idx})
         marks.update({id(self.params[i]): "workspace" for i in workspace_idx})
         for p in self.params:
-            if self.launches.first_use(p) < self.number:
-                marks.pop(id(p), None)  # an earlier launch has put something there
+            first = self.launches.first_use(p)
+            if self.number != first % len(self.launches.builders):
+                marks.pop(id(p), None)  # an earlier launch has put something there, or this one does not speak of it
         text, self.size_names = self.builder.text(marks)
         return text
 
 
 def annotations(fn):
-    """Annotations as objects; strings (`from __future__ import annotations`) are evaluated in the function's scope."""
+    """Annotations as objects; strings (`from __future__ import annotations`) are evaluated where the `def` stands."""
     try:
         found = dict(getattr(fn, "__annotations__", {}))
     except NameError:
         found = {}
-    for name, value in found.items():
-        if type(value) is str:
-            if value in IR_NAME:
-                continue
-            scope = dict(zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ())))
-            try:
-                found[name] = eval(value, fn.__globals__, scope)
-            except Exception as e:
-                fail(
-                    1010,
-                    f"the annotation of '{name}' cannot be evaluated: {e}",
-                    fix="names in it must be known where the function stands",
-                    at=_place(fn),
-                )
+    texts = {name for name, value in found.items() if type(value) is str and value not in IR_NAME}
+    if not texts:
+        return found
+    maker = user_frame()  # runs the `def`, mostly: names that only annotations use are in no closure
+    scope = maker.f_locals if maker is not None and maker.f_code.co_filename == fn.__code__.co_filename else {}
+    cells = dict(zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ())))
+    scope = {**fn.__globals__, **scope, **cells}
+    args = parse(fn).args
+    for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
+        if arg.arg in texts:
+            found[arg.arg] = _evaluated(fn, arg, scope)
     return found
+
+
+def _evaluated(fn, arg, scope):
+    """An annotation by its source, so that what goes wrong stands there; a text in a text too."""
+    node = arg.annotation
+    while isinstance(node, ast.Constant) and type(node.value) is str and node.value not in IR_NAME:
+        try:
+            inner = ast.parse(node.value.strip(), mode="eval").body
+        except SyntaxError as e:
+            fail(
+                1010,
+                f"the annotation of '{arg.arg}' is no Python: {e.msg}",
+                fix=f"{arg.arg}: T.Tensor((M, N), 'float16') for a tensor, {arg.arg}: T.int32 for a scalar",
+                at=(fn.__code__.co_filename, node.lineno, node.col_offset + 1),
+            )
+        for n in ast.walk(inner):
+            ast.copy_location(n, node)
+        node = inner
+    try:
+        return eval(compile(ast.Expression(node), fn.__code__.co_filename, "eval"), scope)
+    except CompileError:
+        raise
+    except Exception as e:
+        fail(
+            1010,
+            f"the annotation of '{arg.arg}' cannot be evaluated: {e}",
+            fix="names in it must be known where the function stands",
+            at=(fn.__code__.co_filename, node.lineno, node.col_offset + 1),
+        )
 
 
 def _place(fn):
@@ -188,7 +217,36 @@ def called_inside(name):
     )
 
 
-class PrimFunc:
+def by_name(module, name):
+    """What stands under a name of a module."""
+    return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+
+def meaning(thing):
+    """What the name of a decorated function means where it was defined; None: nothing."""
+    try:
+        return by_name(thing.__module__, thing.__qualname__)
+    except (AttributeError, ImportError, ValueError):
+        return None
+
+
+class Named:
+    """What a decorator puts in a function's place. A deep copy is itself, pickle keeps its name."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        module, name = self.__module__, self.__qualname__
+        if meaning(self) is not self:
+            raise ArgumentError(
+                f"'{self.__name__}' cannot be pickled: it is not what '{name}' means in the module {module}",
+                "define it at the top of a module, or pass what it is made from and make it in the other process",
+            )
+        return by_name, (module, name)
+
+
+class PrimFunc(Named):
     """A traced kernel. Calling it compiles it for the default device at the first call."""
 
     def __init__(self, fn):
@@ -199,9 +257,11 @@ class PrimFunc:
         notes = annotations(fn)
         names = parameter_names(fn)
 
+        places = fn.__code__.co_argcount
+
         def execute(b):
             args = [make_param(b, n, notes.get(n), where) for n in names]
-            return run(**dict(zip(names, args)))
+            return run(*args[:places], **dict(zip(names[places:], args[places:])))
 
         with explained(f"the kernel '{fn.__name__}'"), Builder(fn.__name__, where) as b:
             result = execute(b)
@@ -216,6 +276,7 @@ class PrimFunc:
             b.finish()
         self.traced = Traced(b, time.perf_counter() - began, execute)
         self.where = where
+        self.defaults = dict(zip(names[:places][::-1], (fn.__defaults__ or ())[::-1])) | (fn.__kwdefaults__ or {})
         self.params = self.traced.params
         self.attrs = {"global_symbol": fn.__name__}
         self._kernel = None
@@ -246,7 +307,7 @@ class PrimFunc:
         return f"<prim_func {self.__name__}>"
 
 
-class Macro:
+class Macro(Named):
     """A function inlined into the kernel that calls it."""
 
     def __init__(self, fn):
@@ -262,15 +323,24 @@ class Macro:
     def __get__(self, obj, owner=None):
         return self if obj is None else functools.partial(self, obj)
 
+    def __repr__(self):
+        return f"<macro {self.__name__}>"
+
 
 def _no_effect(what, options):
     for name in options:
         warn(f"{what}({name}=...) has no effect")
 
 
+def other_way(what, fn):
+    """The cure where a decorator is given what another decorator made; None."""
+    kind = type(fn).__name__
+    return f"@{kind} stands above @{what}" if isinstance(fn, (staticmethod, classmethod, property)) else None
+
+
 def _function(what, fn):
     if not isinstance(fn, types.FunctionType):
-        fail(1009, f"{what} of {describe(fn)}", fix=f"@{what} stands above a `def`")
+        fail(1009, f"{what} of {describe(fn)}", fix=other_way(what, fn) or f"@{what} stands above a `def`")
     return fn
 
 

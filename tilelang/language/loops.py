@@ -189,7 +189,7 @@ class _Parallel(RuntimeLoop):
                 at=self.at,
             )
         b.close()
-        if any(isinstance(e, int) and e == 0 for e in self.extents):
+        if any(isinstance(e, int) and e == 0 for e in self.extents) and self.stmt in self.outer:
             self.outer.remove(self.stmt)  # the body never runs: what it says need not hold
 
 
