@@ -35,7 +35,7 @@ CODES = {
     1020: ("warning", "option without effect"),
     1021: ("note", "hint ignored on this chip"),
     1022: ("warning", "tensor read in another shape"),
-    1023: ("warning", "name shadowed inside a run-time loop"),
+    1023: ("warning", "a change inside a run-time loop that does not last"),
     1024: ("warning", "count larger than the tile"),
     1025: ("warning", "time by the simulated clock"),
     1026: ("warning", "number beyond the range of its dtype"),
@@ -276,9 +276,9 @@ def of_user(frame):
 
 
 def user_frame(depth=1):
-    """The innermost frame that does not belong to this package."""
+    """The innermost frame that belongs neither to this package nor to Python's library, which may stand between."""
     frame = sys._getframe(depth)
-    while frame is not None and not of_user(frame):
+    while frame is not None and (not of_user(frame) or _of_python(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
 
@@ -460,8 +460,17 @@ def rightly(what, kind=None):
     (TL1004)."""
 
     def wrap(fn):
+        switches = _switches(fn)
+
         @functools.wraps(fn)
         def wrapped_call(*args, **kwargs):
+            for name, n in switches:
+                given = kwargs.get(name, args[n] if n < len(args) else None)
+                if isinstance(given, str):
+                    text, fix = f"{what}: '{name}' is the string {given!r}", f"{name}=True or {name}=False"
+                    if kind is not None:
+                        raise kind(text, fix, spot())
+                    fail(1004, text, fix)
             try:
                 return fn(*args, **kwargs)
             except TypeError as e:
@@ -472,6 +481,19 @@ def rightly(what, kind=None):
         return wrapped_call
 
     return wrap
+
+
+def _switches(fn):
+    """[(name, place)] of the parameters that are on or off."""
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    places = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    on_off = [p.name for p in parameters if isinstance(p.default, bool)]
+    return [(n, places.index(n) if n in places else len(parameters)) for n in on_off]
 
 
 class Rightly(type):

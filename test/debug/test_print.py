@@ -429,3 +429,29 @@ def test_the_index_of_a_loop_whose_sides_run_apart(capsys):
     a, b = (np.ones(s, np.float16) for s in ((64, 64), (256, 64)))
     kernel(a, b)
     assert [x.rsplit(" ", 1)[-1] for x in lines_of(capsys.readouterr().out)] == ["0", "10", "20", "30"]
+
+
+def test_values_in_f_strings(capsys):
+    """A text with values of the chip in it shows what they are when the kernel runs."""
+
+    @T.prim_func
+    def f(A: T.Tensor((16, 64), "float32"), n: T.int32):
+        with T.Kernel(1) as _:
+            a = T.alloc_shared((16, 64), "float32")
+            T.copy(A, a)
+            T.printf(f"n = {n}, a = {a[0, 1]}, 7%%\n")
+            T.print(f"n is {n} 100% %d")
+            T.print(a[0, 0:3], msg=f"row {n}")
+            T.printf(f"{n} %d %s %5.1f\n", n + 1, n + 2, a[0, 3])
+            T.printf("%s|%s|%s\n", n, a[0, 2], "x%d")
+            T.device_assert(n == 3, f"n is {n}, 100%, {a[0, 1]}")
+
+    kernel, x = tilelang.compile(f), np.arange(1024, dtype=np.float32).reshape(16, 64)
+    for call in (kernel, kernel.interpret):
+        capsys.readouterr()
+        call(x, 3)
+        said = [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines() if ": " in line]
+        assert said[:2] + said[3:] == ["n = 3, a = 1, 7%", "n is 3 100% %d", "3 4 5   3.0", "3|2|x%d"]
+        assert said[2].startswith("row 3: a float32[1, 3]")
+        with pytest.raises(tilelang.KernelFault, match="n is 4, 100%, 1 "):
+            call(x, 4)

@@ -152,6 +152,22 @@ T.alloc_ub((4,), "int32")[0] = 0.5         | TL1004 | 0.5 is no whole number | T
 while bx < n: T.copy(A, a)                 | TL1006 | `while bx < n` does not end | v = v + 1
 while a[0, 0] < 1.0: T.copy(b, A)          | TL1006 | does not end | v = v + 1
 while True: T.copy(A, a)                   | TL1006 | and goes on | T.serial
+T.alloc_shared((16,), "float32", "nowhere") | TL1004 | 'nowhere' is no memory for it | 'shared.dyn'
+T.alloc_fragment((16,), scope=3)           | TL1004 | T.alloc_fragment: int 3 is no memory | 'local.fragment'
+v = T.alloc_var("float32", "zero")         | TL1004 | T.alloc_var: the string 'zero' is no memory | 'local.var'
+v = T.alloc_var("float32"); v[0] = 1.0     | TL1005 | 'v' is a variable and has no elements | v = value
+T.gemm(a, b, a, transpose_B="no")          | TL1004 | 'transpose_B' is the string 'no' | transpose_B=False
+T.copy(a, b, "no")                         | TL1004 | 'enable_relu' is the string 'no' | enable_relu=False
+T.reduce_sum(a, m, 1, clear="yes")         | TL1004 | 'clear' is the string 'yes' | clear=True
+for i, j in T.serial(4): T.fill(a, 0.0)    | TL1004 | one index, 2 names take it | T.grid(m, n)
+for i, j in T.Pipelined(2, 4): T.fill(a, 0.0) | TL1004 | one index, 2 names | T.grid(m, n)
+for i, j in range(4): T.fill(a, 0.0)       | TL1004 | one index, 2 names | T.grid(m, n)
+for i in T.Parallel(4, 4): a[i, 0] = 1.0   | TL1011 | tuple (i, j) is not an index | unpack it
+a[np.True_, 0] = 1.0                       | TL1011 | True is not an index | T.if_then_else
+import copy; x = copy.copy(a)              | TL1004 | Python cannot copy it | T.copy(x, y)
+import copy; x = copy.deepcopy([a[0:4, :]]) | TL1004 | Python cannot copy it | T.copy(x, y)
+import fractions; a[0, 0] = fractions.Fraction(1, 2) | TL1004 | Fraction | float(x)
+a[0, 0] = ValueError("no")                 | TL1004 | cannot take ValueError | a number of Python
 with T.Kernel(2) as by: pass               | TL1006 | T.Kernel inside T.Kernel | one behind the other
 """
 
@@ -384,3 +400,31 @@ def test_bounds_of_loops_by_name():
     np = space["np"]
     got = tilelang.compile(space["f"], out_idx=[1])(np.ones((16, 64), np.float32), 0)
     assert [np.flatnonzero(got[:, c] < 0).tolist() for c in range(3)] == [[2, 5], [0, 2], [14, 15]]
+
+
+@pytest.mark.parametrize("body, name", [
+    ("l = []\nfor k in T.serial(8): l.append(k)", "list 'l'"),
+    ("c = [0]\nfor k in range(8): c[0] += 1", "list 'c'"),
+    ("d = {}\nif n > 2: d['x'] = a", "dict 'd'"),
+    ("s = {1}\nfor k in T.Parallel(8): s.add(2)", "set 's'"),
+])  # fmt: skip
+def test_lists_of_python_in_blocks_of_the_chip(body, name):
+    space = {}
+    with pytest.warns(tilelang.TileLangWarning, match=f"TL1023: the {name} is one of Python"):
+        exec_in(HEAD + textwrap.indent(body, " " * 8) + "\n        T.copy(a, B)\n", f"{name}.py", space)
+
+
+def test_lists_of_python_that_hold_what_they_should():
+    body = """        c, seen = [a, b], []
+        for k in T.serial(8):
+            d = [c[0], c[1]]
+            d.append(a)
+        for k in T.unroll(4):
+            seen.append(k)
+        if len(seen) == 4:
+            c[0] = b
+        T.copy(a, B)
+"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec_in(HEAD + body, "lists.py", {})

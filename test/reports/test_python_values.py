@@ -133,6 +133,8 @@ def test_a_step_that_turns_out_not_to_be_positive():
     ("for j in T.Parallel(4):\n    o[0, j] = T.trunc(x[0, j] * -0.75)", [0, -1, -2, -3]),
     ("for j in T.Parallel(4):\n    o[0, j] = T.round(x[0, j] * -0.5, 'ties-away-from-zero')", [-1, -1, -2, -2]),
     ("for j in T.Parallel(4):\n    o[0, j] = T.round(x[0, j] * -0.5)", [0, -1, -2, -2]),
+    ("if any([N[3] > 5, N[2] == 2]):\n    o[0, 0] = 1.0\nif all(N[3] > i for i in range(3)):\n    o[0, 1] = 1.0\n"
+     "if all([N[3] > 5, True]):\n    o[0, 2] = 1.0\nif any([]) or not all(()):\n    o[0, 3] = 1.0", [1, 1]),
 ])  # fmt: skip
 def test_functions_and_operators_of_python(body, want):
     check(body, want)

@@ -5,7 +5,9 @@ print as docs/ir.md says. Integers fold and collect their constants on the right
 such as `x * 64 : x * 64 + 64` have a known extent. `Element` is the load of one element, `Region` a box of a buffer.
 """
 
+import decimal
 import math
+import numbers
 import operator
 
 from ..errors import ArgumentError, counted, fail, passed_as, place, warn
@@ -225,6 +227,10 @@ class MutVar(Var):
     """T.alloc_var: assigning to the Python name assigns to it."""
 
     __slots__ = ("where",)
+
+    def __setitem__(self, idx, value):
+        name = self.name or "v"
+        fail(1005, f"'{name}' is a variable and has no elements", fix=f"{name} = value gives it one")
 
     def __init__(self, dtype, where):
         super().__init__(None, dtype, "mut")
@@ -648,6 +654,8 @@ def as_index(v, what="an index"):
     if isinstance(v, Poison):
         v._use()
     n = _number(v)
+    if isinstance(n, bool):
+        return as_index(n, what)
     if isinstance(n, int):
         return int(n)
     fix = (
@@ -849,6 +857,15 @@ class _Tile:
     __rpow__ = __rfloordiv__ = __rmod__ = __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _tile_arithmetic
     __matmul__ = __rmatmul__ = __invert__ = __abs__ = __pos__ = __index__ = __divmod__ = __round__ = _tile_arithmetic
     __hash__ = object.__hash__
+
+    def __copy__(self, memo=None):
+        fail(
+            1004,
+            f"{describe(self)} is a tile: Python cannot copy it",
+            fix="a buffer of its own, T.alloc_shared(x.shape, x.dtype), and T.copy(x, y)",
+        )
+
+    __deepcopy__ = __copy__
 
     def __eq__(self, other):  # buffers are compared by identity, with a number it can only be meant for elements
         return _tile_arithmetic(self) if isinstance(other, (int, float, Expr)) else self is other
@@ -1105,13 +1122,17 @@ def instead_of(v, tile=False):
         return "a number, or a size by name: N = T.symbolic('N') before the kernel"
     if isinstance(v, float):
         return "use `//` for integer division"
+    if isinstance(v, tuple) and any(isinstance(x, Expr) for x in v):
+        return "one value: unpack it, `for i, j in ...:`, and index with each"
     if isinstance(v, (list, tuple, range, set, dict)):
         return "one value: for several, `for k in T.unroll(n)` with a Python number k"
     if isinstance(v, complex):
         return "two tiles: the real and the imaginary part"
+    if isinstance(v, (numbers.Number, decimal.Decimal)):
+        return "float(x)"
     if callable(v):
         return "call it: f(...) gives its value"
-    return None
+    return None if tile else "a number of Python, or a value of the chip"
 
 
 def describe(v):

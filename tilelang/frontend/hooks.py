@@ -4,6 +4,7 @@ A Python value takes Python's way through every hook. A value of the chip makes 
 collect its statements, and names that were bound inside end with it, because the chip, not Python, decides how often
 the block runs. A later use of such a name is an error that says so (expr.Poison)."""
 
+import functools
 import itertools
 
 from ..errors import fail, here, warn
@@ -36,8 +37,14 @@ from .returns import Call
 from .returns import same as _same
 
 _ABSENT = object()
+_ITEMS = {list: list, set: list, dict: lambda d: [x for kv in d.items() for x in kv]}
+_MOST_ITEMS = 1000
 _TILES = (Buffer, Region)
 _MAX_INLINE = 6  # operators of a pure expression that a name may stand for before it becomes a `let`
+
+
+def _items(v):
+    return _ITEMS[type(v)](v)
 
 
 def _size(e, limit):
@@ -56,6 +63,7 @@ class RuntimeLoop:
     ir = True
     at = None
     depth = 1  # loops that it opens
+    single = True  # one index
 
     def begin(self, b, names):
         """Opens the statement(s); returns the loop's value(s)."""
@@ -69,6 +77,13 @@ class RuntimeLoop:
         if b is None:
             fail(1006, "a T loop is used outside a kernel", fix="it belongs into a function marked @T.prim_func")
         self.at = here()
+        if self.single and isinstance(names, tuple) and len(names) != 1:
+            fail(
+                1004,
+                f"this loop gives one index, {len(names)} names take it",
+                fix="one name; for i, j in T.grid(m, n) or T.Parallel(m, n) has one for each extent",
+                at=self.at,
+            )
         yield from b.loop(self, names)
 
     def __iter__(self):
@@ -345,7 +360,26 @@ class Frame:
     # ---- names that end with a block ----------------------------------------------------------------------------
 
     def save(self, now, names):
-        return {n: now[n] for n in names if n in now}
+        """What names stand for before a block that the chip may decide about, and what Python's lists, dicts and sets
+        hold (under None)."""
+        saved = {n: now[n] for n in names if n in now}
+        saved[None] = [(n, v, _items(v)) for n, v in now.items() if type(v) in _ITEMS and len(v) <= _MOST_ITEMS]
+        return saved
+
+    def keep(self, h, saved, what):
+        """Python changes its lists as often as it runs a block, which is once."""
+        for n, v, before in saved[None]:
+            after = _items(v)
+            if len(after) != len(before) or any(a is not b for a, b in zip(after, before)):
+                saved[None] = []
+                warn(
+                    f"the {type(v).__name__} '{n}' is one of Python: what {what} puts into it or takes out, it does "
+                    "once, while the kernel is traced",
+                    1023,
+                    h.at,
+                    "what changes while the kernel runs is a variable or a tile: T.alloc_var, T.alloc_shared; a loop "
+                    "of Python is T.unroll(n)",
+                )
 
     def _back(self, n, value):
         if isinstance(value, MutVar):
@@ -365,6 +399,7 @@ class Frame:
         if h.live:  # interpreted: names keep what they got, but for those of the loop's indices
             index = {n for n in names if isinstance(now.get(n), Var) and now[n].kind == "loop" and n in saved}
             return tuple(self._back(n, saved[n]) if n in index else now.get(n) for n in names)
+        self.keep(h, saved, "a run-time loop")
         for n in carried:
             before, after = saved.get(n, _ABSENT), now.get(n, _ABSENT)
             if before is _ABSENT or isinstance(before, Poison) or _same(before, after):
@@ -409,6 +444,7 @@ class Frame:
 
     def merge(self, h, saved, now, names):
         out = []
+        self.keep(h, saved, "a run-time `if`")
         if h.names == "body":
             saved = now = h.body or now
         elif h.names == "now":
@@ -564,6 +600,10 @@ class Frame:
         device_assert(test, "" if message is None else message())
         return True
 
+    def text(self, *parts):
+        """An f-string: what T.printf and its like see still has the values of the chip."""
+        return Text(parts) if any(isinstance(p, Expr) for p in parts) else "".join(map(format, parts))
+
     def not_(self, value):
         return unary("!", value) if isinstance(value, Expr) else not value
 
@@ -580,6 +620,15 @@ class Frame:
                 )
             return select(test, a, b)
         return a() if (test.args[0] if isinstance(test, Expr) else test) else b()
+
+
+class Text(str):
+    """A text with values of the chip in it: `parts` are strings and values."""
+
+    def __new__(cls, parts):
+        made = super().__new__(cls, "".join(map(format, parts)))
+        made.parts = [p if isinstance(p, Expr) else format(p) for p in parts]
+        return made
 
 
 def _nothing(*args, **kwargs):
@@ -622,15 +671,25 @@ def _converted(fn, dtype):
     return function
 
 
+def _every(fn, op):
+    def function(items):
+        items = items if isinstance(items, (tuple, list, set)) else list(items)
+        if not any(isinstance(v, Expr) and v.op != "const" for v in items):
+            return fn(items)
+        return functools.reduce(lambda a, b: binary(op, a, b), [to_bool(wrap(v)) for v in items])
+
+    return function
+
+
 def _division(a, b):
     return (a // b, a % b) if isinstance(a, Expr) or isinstance(b, Expr) else divmod(a, b)
 
 
-def _of_items(fn):
+def _of_items(fn, on_chip=None):
     def function(*values, **named):
         if any(isinstance(v, RuntimeLoop) for v in values):
             _refuse_loop(f"`{fn.__name__}`")
-        return fn(*values, **named)
+        return (on_chip or fn)(*values, **named)
 
     return function
 
@@ -643,7 +702,9 @@ ON_CHIP = {
     float: _converted(float, float32),
     bool: _converted(bool, bool_),
     divmod: _division,
-    **{f: _of_items(f) for f in (enumerate, zip, reversed, list, tuple, set, sorted, sum, any, all, map, filter, iter)},
+    **{f: _of_items(f) for f in (enumerate, zip, reversed, list, tuple, set, sorted, sum, map, filter, iter)},
+    any: _of_items(any, _every(any, "||")),
+    all: _of_items(all, _every(all, "&&")),
 }
 
 

@@ -265,6 +265,11 @@ def _spec(target):
     return None
 
 
+def _plain(v):
+    """Is it a value of an f-string without a format or conversion?"""
+    return isinstance(v, ast.FormattedValue) and v.conversion == -1 and v.format_spec is None
+
+
 def _locals():
     return ast.Call(_name("locals"), [], [])
 
@@ -537,6 +542,14 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id in PYTHONS:
             node.func = _put(_call("pythons", node.func), node.func)
         return node
+
+    def visit_JoinedStr(self, node):
+        self.generic_visit(node)
+        if not any(map(_plain, node.values)):
+            return node
+        kept = (ast.Constant, ast.FormattedValue)
+        parts = [v.value if _plain(v) else ast.JoinedStr([v]) if isinstance(v, kept) else v for v in node.values]
+        return _put(_call("text", *parts), node)
 
     def visit_comprehension(self, node):
         self.generic_visit(node)

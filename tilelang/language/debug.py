@@ -10,6 +10,7 @@ import re
 from ..errors import fail
 from ..frontend.builder import current
 from ..frontend.expr import Buffer, Expr, Region, describe, to_bool, value_of, wrap
+from ..frontend.hooks import Text
 from .dtypes import int32
 from .ops import region_of
 
@@ -48,8 +49,28 @@ def _escape(text):
     return str(text).replace("%", "%%")
 
 
+def _mark(v):
+    return "%g" if v.dtype.is_float else "%d"
+
+
+def _spread(text, args, escape):
+    """(format, values) of an f-string with values of the chip; `escape`: no conversion in it is meant as one."""
+    out, values, rest = "", [], list(args)
+    for p in text.parts:
+        if isinstance(p, Expr):
+            out += _mark(p)
+            values.append(p)
+        else:
+            out += _escape(p) if escape else p
+            taken = 0 if escape else sum(m.group(2) is not None for m in _SPEC.finditer(p))
+            values, rest = values + rest[:taken], rest[taken:]
+    return out, values + rest
+
+
 def _formatted(what, fmt, args):
     """(text, values) of a format of C: strings are put in, numbers stay."""
+    if isinstance(fmt, Text):
+        fmt, args = _spread(fmt, args, False)
     if not isinstance(fmt, str):
         fail(1004, f"{what} takes a format text first, not {describe(fmt)}", fix="T.print(value) prints one value")
     out, values, at, rest = [], [], 0, list(args)
@@ -62,7 +83,10 @@ def _formatted(what, fmt, args):
         if not rest:
             fail(1004, f"{what}: '{m.group()}' has no value", fix="give a value for each conversion")
         v = rest.pop(0)
-        if m.group(2) == "s":
+        if m.group(2) == "s" and isinstance(v, Expr):
+            out.append(_mark(v))
+            values.append(v)
+        elif m.group(2) == "s":
             out.append(_escape(v))
         elif isinstance(v, (Buffer, Region)):
             fail(1004, f"{what} of the tile {describe(v)}", fix="T.print(tile) prints it; tile[i, j] is one element")
@@ -87,13 +111,17 @@ def printf(fmt, *args):
 
 def print(obj, msg=""):
     """Prints a scalar, a tile or a slice of one, after a message."""
-    lead = f"{_escape(msg)}: " if msg else ""
+    lead, before = _spread(msg, (), True) if isinstance(msg, Text) else (_escape(msg), [])
+    lead = f"{lead}: " if msg else ""
     if isinstance(obj, (Buffer, Region)):
-        _say("T.print", lead + "%t", [region_of(obj, "T.print")])
+        _say("T.print", lead + "%t", [*before, region_of(obj, "T.print")])
     elif isinstance(obj, Expr):
-        _say("T.print", lead + ("%g" if obj.dtype.is_float else "%d"), [obj])
+        _say("T.print", lead + _mark(obj), [*before, obj])
+    elif isinstance(obj, Text):
+        text, values = _spread(obj, (), True)
+        _say("T.print", lead + text, before + values)
     else:
-        _say("T.print", lead + _escape(obj), [])
+        _say("T.print", lead + _escape(obj), before)
 
 
 def dump_tensor(tensor, desc=0, dump_size=None, shape_info=()):
@@ -111,6 +139,8 @@ def dump_tensor(tensor, desc=0, dump_size=None, shape_info=()):
 
 def device_assert(cond, msg="", *args):
     """A run in which `cond` is false is a fault; the message may be a format with values."""
+    if isinstance(msg, Text):
+        msg, args = _spread(msg, args, not args)
     text, values = _formatted("T.device_assert", str(msg), args) if args else (_escape(msg), [])
     _say("T.device_assert", text, values, to_bool(cond))
 

@@ -146,6 +146,8 @@ def grid(*extents):
 
 
 class _Parallel(RuntimeLoop):
+    single = False
+
     def __init__(self, extents):
         self.extents = extents
 
@@ -222,6 +224,8 @@ def unroll(*args, start=None, stop=None, step=None):
 
 class _Persistent(RuntimeLoop):
     """Tiles of a 2-D (or n-D) domain dealt out to `wave` blocks; groups of columns for reuse of the rows."""
+
+    single = False
 
     def __init__(self, domain, wave, index, group):
         self.domain, self.wave, self.index, self.group = domain, wave, index, group

@@ -25,18 +25,35 @@ def _alloc(what, space, shape, dtype):
     return b.alloc(shape, dtype, space)
 
 
+_SCOPES = {"shared": ("shared", "shared.dyn"), "local": ("local", "local.fragment", "local.var")}
+
+
+def _scope(what, kind, scope):
+    """The name of a memory as other chips have it says what the function says; another one is an error."""
+    if scope not in _SCOPES[kind]:
+        fail(
+            1004,
+            f"{what}: {describe(scope)} is no memory for it",
+            fix=f"leave it out, or {' or '.join(map(repr, _SCOPES[kind]))}; T.alloc_ub, T.alloc_L1, T.alloc_L0C … name "
+            "a memory of this chip",
+        )
+
+
 def alloc_shared(shape, dtype="float32", scope="shared.dyn"):
     """A tile in L1 or UB: the compiler chooses by what uses it."""
+    _scope("T.alloc_shared", "shared", scope)
     return _alloc("T.alloc_shared", "shared", shape, dtype)
 
 
 def alloc_fragment(shape, dtype="float32", scope="local.fragment"):
     """A tile in L0A, L0B, L0C or UB: the compiler chooses by what uses it."""
+    _scope("T.alloc_fragment", "local", scope)
     return _alloc("T.alloc_fragment", "fragment", shape, dtype)
 
 
 def alloc_local(shape, dtype="float32", scope="local"):
     """The same class of memory as alloc_fragment; where threads are numbered, one for each thread."""
+    _scope("T.alloc_local", "local", scope)
     made = _alloc("T.alloc_local", "fragment", shape, dtype)
     made.mark = "private"
     return made
@@ -72,6 +89,8 @@ def alloc_var(dtype, *args, init=None, scope=None):
     b = current("T.alloc_var")
     dtype = DType(dtype)
     rest = [a for a in args if not isinstance(a, str)]
+    for s in [a for a in (*args, scope) if isinstance(a, str)]:
+        _scope("T.alloc_var", "local", s)
     if len(rest) > 1 or (rest and init is not None):
         fail(
             1004,
