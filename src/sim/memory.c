@@ -45,7 +45,8 @@ static void share_init(Arena *a, Channel *c, int32_t n_flows) {
 }
 
 /* What each has moved until now. */
-static void serve(Channel *c, Tick now) {
+static inline void serve(Channel *c, Tick now) {
+  if (c->served_at == now) return; /* cores in step do much at once */
   c->served += c->rate * (now - c->served_at);
   c->served_at = now;
 }
@@ -496,7 +497,8 @@ static inline double part_share(const Memory *m, const TensorPart *p) {
 }
 
 /* Something has changed: new shares. */
-static void settle(Memory *m, Tick now) {
+static void settle(Memory *m) {
+  Tick now = m->since;
   double there = 0, not = 0, from_hbm = 0;
   for (int32_t i = 0; i < m->n_used; i++) {
     const TensorPart *p = &m->part[m->used[i]];
@@ -521,6 +523,30 @@ static void settle(Memory *m, Tick now) {
     for (int via = 0; via < VIA_COUNT; via++)
       if (c[via].n && c[via].next < m->next) m->first = &c[via], m->next = c[via].next;
   }
+  m->stale = false;
+}
+
+/* Has some flow moved all by the time of the last change? Then m->first is its channel. */
+static bool any_ends(Memory *m) {
+  for (int32_t i = 0; i < m->n_used; i++)
+    for (int via = 0; via < VIA_COUNT; via++) {
+      Channel *c = &m->part[m->used[i]].channel[via];
+      if (!c->n) continue;
+      serve(c, m->since);
+      if (c->unsorted) sort(c, m->flow);
+      if (c->turn[c->head].at > c->served) continue;
+      m->first = c;
+      m->next = m->since;
+      return true;
+    }
+  return m->ends = false;
+}
+
+Tick memory_settle(Memory *m, Tick until) {
+  if (m->ends && any_ends(m)) return m->next;
+  if (until <= m->since) return NEVER;
+  settle(m);
+  return m->next;
 }
 
 /* The other vector core of the pair asks for the same, and for both. */
@@ -591,6 +617,7 @@ static inline void share_part(Memory *m, int32_t part, Tick now) {
 /* left: as share_left, at own_cap. */
 static inline void join(Memory *m, int32_t number, int64_t left, Tick now) {
   Flow *f = &m->flow[number];
+  m->ends |= !left;
   f->moves = true;
   f->order = m->order++;
   ask_parts(m, number);
@@ -720,7 +747,7 @@ void memory_begin(Clock *k, int32_t number, const Transfer *t, int64_t at, Tick 
   join(m, number, f->alone_left, now);
   if (others) meet(m, number, now);
   if (others || f->crowd_cap < f->own_cap) crowd(m, number, now);
-  settle(m, now);
+  m->stale = true;
 }
 
 bool memory_step(Clock *k, int32_t *out) {
@@ -739,6 +766,6 @@ bool memory_step(Clock *k, int32_t *out) {
     same_remove(m, f);
     if (f->part) part_exit(m, f);
   }
-  settle(m, now);
+  m->stale = m->ends = true;
   return !f->waits;
 }

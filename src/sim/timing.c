@@ -221,7 +221,7 @@ static inline void leave(TimePipe *q, Tick at, int32_t by) {
 /* Something has left a queue; S may wait for that. */
 static inline void have_left(TimeCore *t, const TimePipe *q) {
   const Core *c = t->core;
-  if (c->state == S_QUEUE ? t->full == q : c->state == S_SYNC && !q->n) may_move(t, PIPE_S);
+  if (c->state == S_QUEUE && t->full ? t->full == q : c->state != S_RUN && !q->n) may_move(t, PIPE_S);
 }
 
 /* A synchronisation statement at the head of a queue. False: it must wait. */
@@ -408,6 +408,17 @@ static inline bool prepare(Clock *k, Core *c, TimeInst *x, TimeEntry *e) {
   return true;
 }
 
+/* S finds no room in a queue. While each pipe has something to do, nothing that S issues can begin; so it may sleep
+ * until one has not. But others may wait for what S does itself; an instruction of MTE1 takes longer if it comes to its
+ * turn while MTE2 moves; and events are numbered as S makes them. */
+static bool may_sleep(const TimeCore *t) {
+  uint32_t pipes = t->clock->pipes[t->core->prog->side == 'v'];
+  if (pipes & (1u << PIPE_S | 1u << PIPE_MTE1) || t->clock->timeline) return false;
+  for (; pipes; pipes &= pipes - 1)
+    if (!t->pipe[__builtin_ctz(pipes)].n) return false;
+  return true;
+}
+
 /* The tail of queue q is all but filled; S puts it there after `work`. */
 static inline void enter(TimeCore *t, TimePipe *q, TimeInst *x, Tick work, bool timeline) {
   TimePipe *s = &t->pipe[PIPE_S];
@@ -439,7 +450,7 @@ static TL_APART bool issue_any(Core *c, TimePipe *q, TimeInst *x, Tick work) {
     if (q == t->pipe) return s_reaches_sync(k, c, x);
     if (q->n < k->depth) return true;
     c->state = S_QUEUE;
-    t->full = q;
+    t->full = may_sleep(t) ? NULL : q;
     return false;
   }
   enter(t, q, x, work, timeline);
@@ -641,6 +652,7 @@ static void know_instructions(Clock *k, int side) {
     *x = (TimeInst){.inst = i, .kind = kind_of(k->sim, i), .pipe = i->pipe, .dst = i->dst, .id_reg = i->id_reg};
     x->room = i->pipe == PIPE_S || k->timeline ? 0 : k->depth;
     x->issue = x->kind > TIME_GM && k->opt->free_flags ? 0 : k->issue;
+    if (i->pipe != PIPE_S || x->kind == TIME_SET || x->kind == TIME_CROSS_SET) k->pipes[side] |= 1u << i->pipe;
     if (x->kind != TIME_SET && x->kind != TIME_WAIT) continue;
     int8_t *pair = &number[i->src * CORE_PIPES + i->dst];
     if (*pair < 0) *pair = (int8_t)k->n_pairs[side]++;
@@ -746,7 +758,7 @@ static bool launch(Clock *k) {
     push_event(k, GROUP_START, k->launch + k->fetch, g);
   }
   for (;;) {
-    Tick next = k->mem.next;
+    Tick next = memory_next(&k->mem, k->next);
     if (k->next < next) {
       handle_event(k);
     } else if (next < NEVER) {

@@ -104,11 +104,12 @@ typedef struct {
   int32_t n_flows;
   TensorPart *part;    /* as many as flows, and part 0 */
   int32_t *used, n_used; /* parts with flows, and part 0, which comes first; then those without */
+  bool stale, ends;    /* shares are to be made anew, once for all that happens at a time; a flow may have moved all */
   Channel *first;      /* whose first flow ends next, at `next`: NEVER if nothing is under way */
   Tick next;
   uint32_t order;      /* of the next flow */
   int64_t hbm_rate, l2_rate, spare; /* bytes a tick, << RATE_BITS; what nobody takes of hbm_rate */
-  Tick since;          /* shares are of that time */
+  Tick since;          /* of the last change */
   int32_t *same, same_mask; /* flows under way by hash of their place: the last one that began */
   int32_t *scratch;    /* a place for each flow */
   uint32_t **line;     /* by buffer: state of each 512-byte line */
@@ -138,7 +139,10 @@ void memory_init(struct Clock *k);
 void memory_restart(Memory *m); /* at time 0, with L2 as it is */
 /* Flow f begins at `now`, at byte `at` of its tensor. */
 void memory_begin(struct Clock *k, int32_t f, const Transfer *t, int64_t at, Tick now);
-/* At Memory.next: the flow that ends there has moved everything. False: it waits for another that brings the same. */
+/* When a flow ends next, NEVER if none does; what happens at `until` may still change that, if it is the same time. */
+Tick memory_settle(Memory *m, Tick until);
+static inline Tick memory_next(Memory *m, Tick until) { return m->stale ? memory_settle(m, until) : m->next; }
+/* At that time: the flow that ends there has moved everything. False: it waits for another that brings the same. */
 bool memory_step(struct Clock *k, int32_t *flow);
 
 /* ---- instructions as the clock sees them ---------------------------------------------------------------- */
@@ -233,7 +237,7 @@ typedef struct TimeCore {
   int32_t group;
   uint32_t may;              /* pipes that may move, a bit each; the others wait */
   TimePipe pipe[CORE_PIPES]; /* of S: no queue; all is done when it is free, and accounted for */
-  const TimePipe *full;      /* whose queue has no room for what S is at */
+  const TimePipe *full;      /* whose queue has no room for what S is at; NULL: S sleeps until a queue is empty */
   TimeFlag *flag;            /* [pair][id] */
   int32_t n_flags, n_cross;  /* in `flag`; in `cross` and `sent` together */
   TimeFlag *cross, *sent;    /* as in Core */
@@ -271,6 +275,7 @@ typedef struct Clock {
   Group *group;
   int32_t n_groups;
   int32_t n_pairs[2];  /* of pipes that flags join, by side */
+  uint32_t pipes[2];   /* that a side uses, a bit each; that of S: it does what others may wait for */
   EventList event[EVENTS]; /* to come */
   uint32_t kinds;      /* lists that are not empty, a bit each */
   int first;           /* the list whose first comes next, at `next`: NEVER if there is none */

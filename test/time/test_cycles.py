@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 import tilelang
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,3 +29,17 @@ def test_cycles_of_whole_kernels(golden):
         cycles = [tilelang.compile(make(), chip=chip).profile().cycles for chip in CHIPS]
         lines.append(f"{name:<28}" + "".join(f"{n:>12}" for n in cycles))
     golden(ROOT / "test" / "time" / "cycles.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("make", [lambda: bench.add_in_loop(1 << 14, 64), lambda: bench.copy_in_loop(1000, 40),
+                                  lambda: bench.rmsnorm_rows(256), lambda: bench.vector_add(1 << 12, 64),
+                                  lambda: bench.gemm_pipelined(300, 200, 100, 16, 16, 16)])  # fmt: skip
+def test_a_timeline_changes_nothing(make):
+    """With one, S goes on as soon as it can, so that events are numbered in order; without, it may sleep."""
+    kernel = tilelang.compile(make(), chip="910B2")
+    shapes = [(0, t.shape) for t in kernel.params]
+    said = []
+    for timeline in (False, True):
+        assert kernel._program.time(shapes, timeline=timeline)[0]
+        said.append(kernel._program.time_json())
+    assert said[0] == said[1]
