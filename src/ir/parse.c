@@ -136,6 +136,18 @@ static void lex_number(Parser *p) {
   if (t->kind != T_FLOAT && errno) fail(p, "%s does not fit 64 bits", buf);
 }
 
+/* As written, with its escapes; read_text takes them out. */
+static void lex_string(Parser *p) {
+  Token *t = &p->tok;
+  t->kind = T_STRING;
+  t->s = ++p->cur;
+  for (int c; (c = peek_char(p, 0)) && c != '"' && c != '\n'; p->cur++)
+    if (c == '\\' && (peek_char(p, 1) == '"' || peek_char(p, 1) == '\\')) p->cur++;
+  if (p->cur < p->end && !*p->cur) fail(p, "a string with a byte 0");
+  if (peek_char(p, 0) != '"') fail(p, "a string that does not end on its line");
+  t->len = (uint32_t)(p->cur++ - t->s);
+}
+
 static void next(Parser *p) {
   static const char *const two[] = {"->", "+:", "+=", "..", "//", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||"};
   p->prev_line = p->tok.line;
@@ -155,11 +167,7 @@ static void next(Parser *p) {
   } else if (is_digit(c)) {
     lex_number(p);
   } else if (c == '"') {
-    t->kind = T_STRING;
-    t->s = ++p->cur;
-    while (p->cur < p->end && *p->cur != '"' && *p->cur != '\n') p->cur += *p->cur == '\\' && p->cur[1] == '"' ? 2 : 1;
-    if (p->cur >= p->end || *p->cur != '"') fail(p, "a string that does not end on its line");
-    t->len = (uint32_t)(p->cur++ - t->s);
+    lex_string(p);
   } else {
     t->kind = T_PUNCT;
     t->len = 1;
@@ -970,8 +978,7 @@ IrModule *ir_parse(Arena *a, Diags *d, const char *name, const char *text, size_
     if (version != 1) fail(p, "the text is IR version %lld, this compiler reads version 1", (long long)version);
     while (accept_word(p, "file")) {
       if (p->tok.kind != T_STRING) fail(p, "expected a file name in quotes before %s", show(p));
-      vec_push(a, &m->files, arena_strn(a, p->tok.s, p->tok.len));
-      next(p);
+      vec_push(a, &m->files, read_text(p));
     }
     read_kernel(p);
   }

@@ -315,7 +315,11 @@ void ir_print(Text *t, const IrModule *m) {
   static const char *const cores[] = {"cube", "cube", "vector", "mix"};
   const IrKernel *k = m->kernel;
   text_put(t, "tl 1\n");
-  for (uint32_t i = 1; i < m->files.len; i++) text_printf(t, "file \"%s\"\n", m->files.data[i]);
+  for (uint32_t i = 1; i < m->files.len; i++) {
+    text_put(t, "file ");
+    put_text(t, m->files.data[i]);
+    text_put(t, "\n");
+  }
   text_printf(t, "kernel @%s(", k->name);
   put_params(t, k);
   text_put(t, ") grid(");

@@ -8,7 +8,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang import DataType
+from tilelang import DataType, _core
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
 
@@ -377,3 +377,17 @@ def test_same_text_every_time():
 
 def test_file_names_without_folders():
     assert 'file "test_ir_text.py"\n' in text_of(inlined_functions())
+
+
+def test_texts_and_file_names_end_in_backslashes(tmp_path):
+    """What the text escapes is read back as it was."""
+    script = tmp_path / 'we"ird\\n.py'
+    script.write_text("import tilelang.language as T\n@T.prim_func\ndef kernel(A: T.Tensor((8,), 'float32')):\n"
+                      "    with T.Kernel(1):\n        T.print('C:\\\\dir\\\\')\n", encoding="utf-8")  # fmt: skip
+    names = {"__name__": "weird"}
+    exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), names)
+    text = text_of(names["kernel"])
+    assert 'file "we\'ird\\\\n.py"\n' in text and 'print "C:\\\\dir\\\\"' in text
+    p = _core.Program()
+    assert p.load("k.tl", text) and p.text() == text
+    assert not p.load("k.tl", text.replace("dir", "d\0r")) and "a string with a byte 0" in p.diags_text()

@@ -642,7 +642,7 @@ class Printer:
         vid = f" vid({self.declare(b.vid)})" if b.vid is not None else ""
         body = []
         self.block(b.top, "  ", body)
-        files = [f'file "{name}"' for name in b.paths]
+        files = ['file "{}"'.format(name.replace("\\", "\\\\")) for name in b.paths]
         line, col = b.where[1], b.where[2]
         number = b.files[b.where[0]]
         at = f"@{line}:{col}" if number == 1 else f"@{number}:{line}:{col}"
