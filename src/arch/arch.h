@@ -28,9 +28,9 @@ typedef struct {
   double hbm_latency, l2_latency;
   /* bytes that L2 moves at least for a piece of a line; that it fetches for one that is not whole sectors of 128 */
   double granule;
-  /* DMA of one core: dma_head an instruction, then each row of n bytes takes max(row, n / bus) cycles; bytes that are
-   * not in L2 come at max(miss_row, n / miss_bus) */
-  double dma_head, ub_bus, ub_row, ub_miss_bus, l1_bus, l1_row, l1_miss_bus, miss_row, out_bus, out_row;
+  /* DMA of one core: dma_head an instruction, l1_head one of GM to L1, then each row of n bytes takes
+   * max(row, n / bus) cycles; bytes that are not in L2 come at max(miss_row, n / miss_bus) */
+  double dma_head, l1_head, ub_bus, ub_row, ub_miss_bus, l1_bus, l1_row, l1_miss_bus, miss_row, out_bus, out_row;
   /* an mmad: head, then a cycle for 16x16x16 of 16 bits or 16x16x32 of 8, mmad_f32 for 16x16x8 of 32; its result counts
    * as there mmad_tail later, during which the next one may run */
   double mmad_head, mmad_tail, mmad_f32;

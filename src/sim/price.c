@@ -161,7 +161,7 @@ static void transfer(const Clock *k, const Core *c, const Entry *e, int arg, Tra
   case OP_UB_TO_GM: cycles = arch_dma_cycles(a->out_bus, a->out_row, rows, row); break;
   default: cycles = (double)(rows * row) / a->fix_bus + ((row | t->pitch) % SECTOR ? (double)rows * a->fix_odd : 0);
   }
-  t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : a->dma_head);
+  t->head = ticks_of(i->pipe == PIPE_FIX ? a->fix_head : i->op == OP_GM_TO_L1 ? a->l1_head : a->dma_head);
   t->path = ticks_of(cycles);
   t->miss = t->write ? t->path : max_i64(t->path, ticks_of(arch_dma_cycles(miss, a->miss_row, rows, row)));
 }

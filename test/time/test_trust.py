@@ -16,8 +16,9 @@ from tilelang.profiler.profile import EVENT
 ROUND = {
     "launch_ns": 1000, "core_ns": 0, "fetch_ns": 0, "fix_odd": 4, "place_pieces": 1000, "dispatch_ns": 0,
     "block_ns": 0, "hbm_gbps": 1800, "l2_gbps": 7200,
-    "part_pieces": 1000, "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "ub_bus": 64,
-    "ub_row": 2, "ub_miss_bus": 32, "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2, "out_bus": 32,
+    "part_pieces": 1000, "hbm_piece": 0, "hbm_latency": 100, "l2_latency": 50, "dma_head": 10, "l1_head": 14,
+    "ub_bus": 64, "ub_row": 2, "ub_miss_bus": 32, "l1_bus": 128, "l1_row": 2, "l1_miss_bus": 32, "miss_row": 2,
+    "out_bus": 32,
     "out_row": 2, "flag": 8, "issue": 0, "scalar_op": 0, "mmad_head": 10, "mmad_tail": 50, "l0_head": 20,
     "l0a_bus": 256, "l0b_bus": 128, "fix_head": 10, "fix_bus": 64, "cross_flag": 300, "sync_all": 1000,
     "l1_write_slow": 0, "l1_read_slow": 0, "pair_asks": 2, "l2_uneven": 0, "granule": 512, "v_start": 0,
@@ -339,8 +340,8 @@ def test_load_to_l1_alone(rows, cols):
     """From HBM and from L2: head, the slower of rows and bytes, the latency."""
     p = program(kernel(f"%A: gm f16[{rows}, {4 * cols}]", "%b: 1", "cube", [f"%t: l1 f16[{rows}, {cols}] nz at 0"],
                        [f"gm_to_l1 %A[0 +: {rows}, 0 +: {cols}] -> %t"]))  # fmt: skip
-    hit = ROUND["dma_head"] + rows * max(ROUND["l1_row"], 2 * cols / ROUND["l1_bus"]) + ROUND["l2_latency"]
-    miss = ROUND["dma_head"] + rows * max(ROUND["miss_row"], 2 * cols / ROUND["l1_miss_bus"]) + MISS
+    hit = ROUND["l1_head"] + rows * max(ROUND["l1_row"], 2 * cols / ROUND["l1_bus"]) + ROUND["l2_latency"]
+    miss = ROUND["l1_head"] + rows * max(ROUND["miss_row"], 2 * cols / ROUND["l1_miss_bus"]) + MISS
     assert cycles(p, [(rows, 4 * cols)], l2_all_hit=True) == pytest.approx(hit, rel=0.001, abs=1)
     assert cycles(p, [(rows, 4 * cols)]) == pytest.approx(miss, rel=0.001, abs=1)
 
@@ -362,7 +363,7 @@ def test_pieces_of_one_part_of_l2(mib, parts):
     p = program(PIECES)
     slow = {"part_pieces": 0.5, "part_bytes": mib << 20}
     n = cycles(p, [(4096, 512)], constants=slow, l2_all_hit=True)
-    assert n == pytest.approx(ROUND["dma_head"] + 24 * 128 / 0.5 / parts + ROUND["l2_latency"], rel=0.01)
+    assert n == pytest.approx(ROUND["l1_head"] + 24 * 128 / 0.5 / parts + ROUND["l2_latency"], rel=0.01)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -372,7 +373,7 @@ def test_lines_of_one_place_of_l2(same):
                        [f"gm_to_l1 %A[{0 if same else '%b * 128'} +: 128, 0 +: 256] -> %t"]))  # fmt: skip
     n = cycles(p, [(4096, 512)], constants={"place_pieces": 2}, l2_all_hit=True)
     lines = 24 * 128 / 2 if same else 128 * 512 / ROUND["l1_bus"]
-    assert n == pytest.approx(ROUND["dma_head"] + lines + ROUND["l2_latency"], rel=0.01)
+    assert n == pytest.approx(ROUND["l1_head"] + lines + ROUND["l2_latency"], rel=0.01)
 
 
 @pytest.mark.parametrize("side, blocks, pairs", [("cube", 5, 5), ("vector", 5, 3), ("vector", 48, 24)])

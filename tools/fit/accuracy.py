@@ -225,14 +225,11 @@ LIMITS = """\
   4 the loads are busy 95 % of the time as well, as published: there every load that takes longer than the mean holds up
   the cube, and here all take the same. Nor is the library's own scalar work in the program (52 % of the time of case 4,
   24 % and 30 % of cases 5 and 6). Cases 2 and 3 differ by 0.9 %;
-* order of copies to UB on the 950: cases 6, 7 and 8 differ by 6 % as published, by 3 % here, in another order. Of these
-  case 6 was published twice (355 and 351 us, 67 % and 75 % of hits; 70 % here); in case 8 a core that loads rows of 128
-  bytes as fast as in case 2 takes 332 us by itself, and all together 352 us here, 336 us as published: more pieces of
-  lines a cycle would suit it, fewer the loads to L1 of case 7, which come 5 % too early;
-* loads to L1 of short or unaligned rows come 5 % to 9 % too early on the 950 (cases 1, 3, 6, 7 of copies to L1): a cost
-  of its own for each load to L1, of 54 cycles, takes a fifth of that away and brings no order nearer, so there is none;
-* on the 950 a load of vector cores is late by less than one of cube cores (adds 1 against products 0 and 1); a latency
-  for each fits the adds better, and is worse on what it has not seen;
+* what many cores that read pieces of one small tensor get on the 950: copy 8 to UB loads as fast as its cores would
+  alone, copy 7 to L1 with half as many cores slower than that leaves room for; one constant stands between them;
+* copies 6 and 7 to L1 of the 950, by all cores from one small tensor, come 6 % to 8 % too early;
+* order of copies to UB on the 950: cases 6, 7 and 8 differ by 6 % as published (case 6 was published twice, 355 and
+  351 us, with 67 % and 75 % of hits), by 1 % here;
 * the cost of flags between cores and of `sync_all`, which no published point isolates.""".splitlines()
 
 
