@@ -391,8 +391,8 @@ class explained:
         return self
 
     def __exit__(self, kind, error, tb):
-        if not isinstance(error, Exception) or isinstance(error, (TileLangError, MemoryError)):
-            return
+        if not isinstance(error, Exception) or isinstance(error, (TileLangError, MemoryError, BrokenPipeError)):
+            return  # a broken pipe: nobody reads what is printed any more
         user, callee, inside = None, None, False
         while tb is not None:
             code = tb.tb_frame.f_code
@@ -555,6 +555,14 @@ def wrong_call(what, fn, args, kwargs, error, kind=None):
     fail(1004, text, fix)
 
 
+def file_name(path, what):
+    """A path that the user gave `what`, as text; a number would be a file that is open already."""
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        given = repr(path) if isinstance(path, (str, int, float, type(None))) else type(path).__name__
+        raise ArgumentError(f"{what}: {given} is no path", "the name of a file or folder, a text or a pathlib.Path")
+    return os.fspath(path)
+
+
 def place(at, text):
     """A second place for a diagnostic."""
     return {"text": text, "file": at[0], "line": at[1], "col": at[2]} if at and at[0] else None
@@ -670,8 +678,9 @@ _IR_NAME = re.compile(r"%([^\W\d][\w.]*\w|[^\W\d])")
 def show_print(file, line, where, text):
     """One print of a kernel: place in the program, block and core, what it says; tiles by their names in Python."""
     text = _IR_TILE.sub(lambda m: m[1] + _IR_DTYPE.sub(_python_dtype, m[2]), text)
-    end = "" if text.endswith("\n") else "\n"
-    print(f"{_short(file)}:{line} {where}: {text}", end=end)
+    text = f"{_short(file)}:{line} {where}: {text}" + "\n" * (not text.endswith("\n"))
+    code = getattr(sys.stdout, "encoding", None)
+    print(text.encode(code, "backslashreplace").decode(code) if code else text, end="")
 
 
 def from_core(entries, paths, where=(None, 0, 0), spelt=()):

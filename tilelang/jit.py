@@ -332,7 +332,7 @@ class Eager:
                 raise ArgumentError(
                     f"{self.fn.__name__}: argument '{n}' has {counted(len(shape), 'dimension')}, shape {shape}, "
                     f"wanted {rank}",
-                    f"give it {rank} dimensions: x.reshape(...)",
+                    f"give it {counted(rank, 'dimension')}: x.reshape(...)",
                 )
         consts = dict(sizes)
         for name, (tensor, dim) in plan.sources.items():

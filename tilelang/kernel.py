@@ -20,6 +20,7 @@ from .errors import (
     KernelFault,
     counted,
     explained,
+    file_name,
     from_core,
     nearest,
     rightly_all,
@@ -56,7 +57,7 @@ def _choice(what, value, choices):
     if value not in choices:
         near = nearest(str(value), choices)
         raise ArgumentError(
-            f"{what}={value!r}: there is no such {what}; one of {', '.join(choices)}",
+            f"{what}={value!r}: there is no such {what.removeprefix('TILELANG_').lower()}; one of {', '.join(choices)}",
             f"did you mean '{near}'?" if near else f"{what}={choices[0]!r}, or leave it out",
         )
     return value
@@ -67,7 +68,8 @@ def _indices(what, idx, params):
     if idx is None:
         return []
     out = []
-    for i in list(idx) if isinstance(idx, (list, tuple)) else [idx]:
+    for i in [idx] if isinstance(idx, str) or not hasattr(idx, "__iter__") else list(idx):
+        i = i.item() if hasattr(i, "item") else i
         names = [p.name for p in params]
         fix = f"{what}=[-1] is the last parameter"
         if isinstance(i, bool) or not isinstance(i, int) or not -len(params) <= i < len(params):
@@ -83,6 +85,25 @@ def _indices(what, idx, params):
             )
         out.append(i)
     return out
+
+
+_ON_OFF = {word: True for word in ("", "1", "on", "true", "yes")} | dict.fromkeys(("0", "off", "false", "no"), False)
+
+
+def _checks_asked():
+    """What the environment says about the checks."""
+    text = os.environ.get("TILELANG_CHECKS", "")
+    if text.lower() not in _ON_OFF:
+        raise ArgumentError(
+            f"TILELANG_CHECKS={text!r}: the fault checks are on or off", "TILELANG_CHECKS=1 or TILELANG_CHECKS=0"
+        )
+    return _ON_OFF[text.lower()]
+
+
+def _chip_asked():
+    """The chip that the environment names; None: no word of it."""
+    name = os.environ.get("TILELANG_CHIP")
+    return name and chip_named(name, "TILELANG_CHIP")[0]
 
 
 def _constant(shape):
@@ -167,21 +188,20 @@ class Kernel(Debugging):
         self._options = out_idx, workspace_idx, target, device, chip, pass_configs, checks, threads
         self.name = traced.name
         self.target = _choice("target", target or "auto", TARGETS)
-        device, _, card = str(device or os.environ.get("TILELANG_DEVICE") or "sim").partition(":")
-        self.device = _choice("device", device, DEVICES)
+        asked = "device" if device else "TILELANG_DEVICE"
+        device, _, card = str(device or os.environ.get(asked) or "sim").partition(":")
+        self.device = _choice(asked, device, DEVICES)
         self.card = int(card) if card.isdigit() else None  # "ascend:1"; without a number the current one
         if card and (self.card is None or self.device == "sim"):
-            raise ArgumentError(f"device='{device}:{card}' is no device", "'sim', 'ascend' or 'ascend:N', N a number")
-        self.chip = chip or os.environ.get("TILELANG_CHIP") or self._chip_there()
+            raise ArgumentError(f"{asked}='{device}:{card}' is no device", "'sim', 'ascend' or 'ascend:N', N a number")
+        self.chip = chip or _chip_asked() or self._chip_there()
         if self.chip is not None and not isinstance(self.chip, str):
             raise ArgumentError(f"chip={what(chip)}, wanted the name of a chip", "chip='910B2'; tlc chips lists them")
         if checks not in (None, True, False):
             raise ArgumentError(f"checks={checks!r}: the fault checks are on or off", "checks=True or checks=False")
         if isinstance(threads, bool) or not isinstance(threads, int) or threads < 0:
             raise ArgumentError(f"threads={threads!r}: a number of threads of this machine", "threads=0 chooses one")
-        self.checks = (
-            checks if checks is not None else os.environ.get("TILELANG_CHECKS", "1") not in ("0", "off", "false")
-        )
+        self.checks = checks if checks is not None else _checks_asked()
         self.threads = threads
         self.pass_configs = read(pass_configs)
         self.last_run = None
@@ -384,7 +404,7 @@ class Kernel(Debugging):
         if svg is not None:
             from .occupancy import svg as draw
 
-            with open(svg, "w", encoding="utf-8") as f:
+            with open(file_name(svg, "kernel.explain(svg=...)"), "w", encoding="utf-8") as f:
                 f.write(draw(self.explain_json()))
         return "\n".join([self._explain(), *(k.explain() for k in self.rest)])
 
@@ -611,11 +631,12 @@ class Kernel(Debugging):
             check(v, self._who(i), p.dtype, None if self.loose else len(p.shape), cards=self.device != "sim")
             if not v.writable and (i in self.written or p.role == "out"):
                 raise ArgumentError(
-                    f"{self._who(i)} is written by the kernel, but the array is read-only", "pass x.copy()"
+                    f"{self._who(i)} is written by the kernel, but the array is read-only",
+                    "pass y = x.copy(), and take the result from y",
                 )
         env, other = self._bind_sizes(views)
         for i, v in views.items():
-            check_contiguous(v, self._who(i))
+            check_contiguous(v, self._who(i), i in self.written or self.params[i].role == "out")
         return got, views, scalars, env, other
 
     def _launch(self, args, kwargs):
@@ -642,11 +663,11 @@ class Kernel(Debugging):
         """Writes the kernel as files that need neither tlc nor Python, and returns the directory: source, C header with
         the launch function and the sizes of tensors and workspaces, launcher in C, CMakeLists.txt, description in
         JSON."""
-        target = _choice("target", target or self.target, TARGETS)
+        target, name = _choice("target", target or self.target, TARGETS), file_name(directory, "kernel.export")
         program = self._need("export")
         with self._lock:
             program.diags_clear()
-            ok = program.export(target, os.fspath(directory))
+            ok = program.export(target, name)
             found = self.findings(program)
         if not ok:
             raise CompileError(found)
@@ -814,8 +835,8 @@ rightly_all(
 )
 
 
-def chip_named(name=None):
-    """(name, family, cube cores, vector cores, MHz) of a chip; None is the default one."""
+def chip_named(name=None, asked="chip"):
+    """(name, family, cube cores, vector cores, MHz) of a chip; None is the default one. `asked`: what names it."""
     from . import _core
 
     chips = _core.chips()
@@ -826,7 +847,7 @@ def chip_named(name=None):
     names = [c[0] for c in chips]
     near = nearest(name, names)
     raise ArgumentError(
-        f"chip={name!r}: there is no such chip; one of {', '.join(names)}", f"did you mean '{near or names[1]}'?"
+        f"{asked}={name!r}: there is no such chip; one of {', '.join(names)}", f"did you mean '{near or names[1]}'?"
     )
 
 

@@ -157,7 +157,7 @@ def check(v, who, dtype, rank, cards=False):
     if rank is not None and len(v.shape) != rank:
         raise ArgumentError(
             f"{who} has {counted(len(v.shape), 'dimension')}, shape {v.shape}, wanted {rank}",
-            f"give it {rank} dimensions: x.reshape(...)",
+            f"give it {counted(rank, 'dimension')}: x.reshape(...)",
         )
 
 
@@ -171,11 +171,17 @@ def warn_of_gradient(obj, who):
         )
 
 
-def check_contiguous(v, who):
-    """After the sizes: the copy that cures this one would have the same shape."""
+def check_contiguous(v, who, written=False):
+    """After the sizes: the copy that cures this one would have the same shape; where the kernel writes it, the result
+    is in the copy."""
     if not v.contiguous:
+        copy = "x.contiguous()" if v.kind == "torch" else "numpy.ascontiguousarray(x)"
+        back = "x.copy_(y)" if v.kind == "torch" else "x[...] = y"
         raise ArgumentError(
-            f"{who} is not contiguous, shape {v.shape}", "pass numpy.ascontiguousarray(x) or x.contiguous()"
+            f"{who} is not contiguous, shape {v.shape}",
+            f"pass y = {copy}, which the kernel writes, and copy it back: {back}; or T.StridedTensor in the kernel"
+            if written
+            else f"pass {copy}",
         )
 
 

@@ -423,6 +423,7 @@ static int read_npy(Tensor *t, const int64_t *shape, const char *path) {
     if (!dict) exit(USAGE);
     memcpy(dict, file + start, head);
     dict[head] = 0;
+    for (size_t end = head; end && strchr(" \n", dict[end - 1]); end--) dict[end - 1] = 0; /* padding */
     snprintf(want, sizeof want, "'descr': '%s'", t->f->npy);
     char other[64];
     snprintf(other, sizeof other, "'descr': '|V%d'", t->p.bytes);
@@ -474,6 +475,7 @@ static const char *setting(const Setting *list, int n, const char *name) {
 
 static int read_scalar(const Options *o, const TlParam *p, TlArg *arg) {
   const char *text = setting(o->args, o->n_args, p->name);
+  if (setting(o->outs, o->n_outs, p->name)) return fail("%%%s is a scalar; --out saves a tensor", p->name);
   if (!text) return fail("%%%s: %s is a scalar without a value; add --arg %s=VALUE", p->name, p->dtype, p->name);
   const Format *f = format_of(p->dtype);
   int bits = 8 * p->bytes, big = f->kind == 'u' && bits == 64;
@@ -769,12 +771,11 @@ static int run_sim(TlContext *c, const Options *o) {
   Tensor *t = calloc((size_t)n + 1, sizeof *t);
   TlArg *args = calloc((size_t)n + 1, sizeof *args);
   if (!t || !args) exit(fail("no memory"));
-  for (int i = 0; i < n && !status; i++) {
-    tl_param_at(c, i, &t[i].p);
-    if (!t[i].p.is_tensor) status = read_scalar(o, &t[i].p, &args[i]);
-  }
-  if (!status) status = known_names(o->args, o->n_args, t, n);
+  for (int i = 0; i < n; i++) tl_param_at(c, i, &t[i].p);
+  status = known_names(o->args, o->n_args, t, n);
   if (!status) status = known_names(o->outs, o->n_outs, t, n);
+  for (int i = 0; i < n && !status; i++)
+    if (!t[i].p.is_tensor) status = read_scalar(o, &t[i].p, &args[i]);
   if (!status && !tl_shapes(c, args, n)) status = FAILED;
   int runs = !o->time && !o->cost;
   runs |= o->time && o->n_outs;

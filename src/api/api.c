@@ -280,9 +280,13 @@ const char *tl_text_after(TlContext *c, const char *pass) {
   ENTER(c, false, NULL);
   for (uint32_t i = 0; i < c->stages.len; i++)
     if (c->stages.data[i].text && !strcmp(c->stages.data[i].pass, pass)) return c->stages.data[i].text;
-  if (is_pass(pass))
-    diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, "the text after pass '%s' is not kept", pass);
-  else no_such_pass(c, pass);
+  if (is_pass(pass)) {
+    Diag *g = diag_add(&c->diags, DIAG_WRONG_STAGE, (Loc){0, 0, 0}, "the text after pass '%s' is not kept", pass);
+    diag_fix(&c->diags, g,
+             "ask before the kernel is lowered, and for passes in the order in which they run (tlc passes)");
+  } else {
+    no_such_pass(c, pass);
+  }
   return NULL;
 }
 

@@ -118,10 +118,15 @@ static void report_messages(TlContext *c, const Built *b, const char *source) {
   }
 }
 
-static int64_t number_from(const char *variable, int64_t otherwise) {
-  const char *text = rt_env(variable);
-  int64_t v = text ? strtoll(text, NULL, 10) : 0;
-  return v > 0 ? v : otherwise;
+/* What a variable of the environment says, `given` where the caller says it, `otherwise` where nobody does. */
+static int64_t number_from(TlContext *c, DiagCode code, const char *variable, int64_t given, int64_t otherwise) {
+  const char *text = given ? NULL : rt_env(variable);
+  char *end = NULL;
+  int64_t v = text ? strtoll(text, &end, 10) : given ? given : otherwise;
+  if (!text || (v > 0 && end != text && !*end)) return v;
+  Diag *g = diag_add(&c->diags, code, (Loc){0, 0, 0}, "%s is '%s', no number greater than 0", variable, text);
+  diag_fix(&c->diags, g, "%s=%lld, which holds without it", variable, (long long)otherwise);
+  return 0;
 }
 
 int tl_build(TlContext *c, const TlBuild *opt, TlBuilt *out) {
@@ -134,14 +139,14 @@ int tl_build(TlContext *c, const TlBuild *opt, TlBuilt *out) {
   if (!source) return 0;
   static const TlBuild defaults = {0};
   const TlBuild *o = opt ? opt : &defaults;
+  uint32_t before = c->diags.list.len;
   Build b = {.name = s.kernel, .source = rt_shim(&c->arena, &s, source), .ir = ir, .target = s.target,
              .family = s.family, .npu_arch = s.npu_arch, .fresh = o->fresh, .go_on = o->go_on, .user = o->user,
              .cache_dir = o->cache_dir ? o->cache_dir : rt_cache_dir(&c->arena),
-             .cache_bytes = o->cache_bytes ? o->cache_bytes : number_from("TILELANG_CACHE_BYTES", (int64_t)1 << 30),
-             .seconds = o->seconds ? o->seconds : (int)number_from("TILELANG_BUILD_SECONDS", 600)};
-  Built built;
-  uint32_t before = c->diags.list.len;
-  bool ok = rt_build(&c->arena, &c->diags, &b, &built);
+             .cache_bytes = number_from(c, DIAG_RT_CACHE, "TILELANG_CACHE_BYTES", o->cache_bytes, (int64_t)1 << 30),
+             .seconds = (int)number_from(c, DIAG_RT_COMPILER_TIME, "TILELANG_BUILD_SECONDS", o->seconds, 600)};
+  Built built = {0};
+  bool ok = b.cache_bytes && b.seconds && rt_build(&c->arena, &c->diags, &b, &built);
   report_messages(c, &built, b.source);
   place_new(c, before);
   *out = (TlBuilt){built.library, built.key, built.cached};

@@ -207,6 +207,12 @@ static void expect(Parser *p, const char *punct) {
 static void expect_word(Parser *p, const char *word) {
   if (!accept_word(p, word)) fail(p, "expected '%s' before %s", word, show(p));
 }
+static void expect_head(Parser *p) {
+  if (accept_word(p, "tl")) return;
+  Diag *g = diag_add(p->d, DIAG_SYNTAX, here(p), "expected 'tl' before %s", show(p));
+  diag_fix(p->d, g, "IR text begins with the line `tl 1`: kernel.ir() gives it, tlc opt and tlc fmt write it");
+  longjmp(*p->recover, 1);
+}
 static int64_t expect_int(Parser *p) {
   bool neg = accept(p, "-");
   if (p->tok.kind != T_INT) fail(p, "expected an integer before %s", show(p));
@@ -972,8 +978,9 @@ IrModule *ir_parse(Arena *a, Diags *d, const char *name, const char *text, size_
   p->k = m->kernel;
   uint32_t before = d->n_errors;
   if (!setjmp(top)) {
+    if (p->end - p->cur >= 3 && !memcmp(p->cur, "\xef\xbb\xbf", 3)) p->line_start = p->cur += 3; /* a mark of UTF-8 */
     next(p);
-    expect_word(p, "tl");
+    expect_head(p);
     int64_t version = expect_int(p);
     if (version != 1) fail(p, "the text is IR version %lld, this compiler reads version 1", (long long)version);
     while (accept_word(p, "file")) {

@@ -1,6 +1,7 @@
 """Calling kernels: devices, kinds of tensors, outputs, wrong arguments."""
 
 import array
+import io
 import threading
 import warnings
 
@@ -309,6 +310,7 @@ def test_wrong_options():
         copy_kernel(target="ptx")
     with pytest.raises(ArgumentError, match=r"out_idx=\[5\]: 5 is no number of one of the 2 parameters \(X, Y\)"):
         copy_kernel(out_idx=[5])
+    assert copy_kernel(out_idx=range(1, 2)).out_idx == copy_kernel(out_idx=np.array([1])).out_idx == [1]
     with pytest.raises(ArgumentError, match="named in out_idx and in workspace_idx"):
         copy_kernel(workspace_idx=[1])
     with pytest.raises(tilelang.CompileError, match="910B2"):
@@ -325,6 +327,83 @@ def test_wrong_options():
         copy_kernel(pass_configs={"tl.ascend_auto_sink": True})
     with pytest.raises(ArgumentError, match="there is no such pass; the passes are"):
         copy_kernel().ir(after="nothing")
+
+
+@pytest.mark.parametrize("name, value, says", [
+    ("TILELANG_CHECKS", "maybe", "TILELANG_CHECKS='maybe': the fault checks are on or off"),
+    ("TILELANG_CHIP", "910Z", "TILELANG_CHIP='910Z': there is no such chip; one of 910B1"),
+    ("TILELANG_DEVICE", "cuda", "TILELANG_DEVICE='cuda': there is no such device; one of sim, ascend"),
+    ("TILELANG_DEVICE", "sim:1", "TILELANG_DEVICE='sim:1' is no device"),
+])  # fmt: skip
+def test_wrong_words_of_the_environment(name, value, says, monkeypatch):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ArgumentError) as caught:
+        copy_kernel()
+    assert says in caught.value.errors[0].text and caught.value.errors[0].fix
+
+
+@pytest.mark.parametrize("value, on", [("", True), ("ON", True), ("yes", True), ("False", False), ("0", False)])
+def test_checks_by_the_environment(value, on, monkeypatch):
+    monkeypatch.setenv("TILELANG_CHECKS", value)
+    assert copy_kernel().checks is on and copy_kernel(checks=not on).checks is not on
+
+
+def test_results_that_would_be_lost_in_a_copy():
+    """The cure of an output that is not contiguous says how the numbers come back."""
+    kernel = tilelang.compile(copy_kernel().prim_func)
+    for wrong, back in ((np.zeros((64, 8), np.float32).T, "x[...] = y"), (None, "x.copy_(y)")):
+        if wrong is None:
+            torch = pytest.importorskip("torch")
+            wrong = torch.zeros(64, 8).T
+        with pytest.raises(ArgumentError) as caught:
+            kernel(np.ones((8, 64), np.float32), wrong)
+        assert "'Y' is not contiguous" in caught.value.errors[0].text and back in caught.value.errors[0].fix
+
+
+@pytest.mark.parametrize("call", [
+    lambda k, x: k.export(5), lambda k, x: k.export(""), lambda k, x: k.explain(x), lambda k, x: k.reproduce(7, x),
+    lambda k, x: k.profile().save_trace(None), lambda k, x: k.profile().save_html(5),
+    lambda k, x: k.profile().save_plots([]), lambda k, x: k.compare(x).save(3),
+])  # fmt: skip
+def test_what_is_no_path(call):
+    """A number would be a file that is open already."""
+    with pytest.raises(ArgumentError, match="is no path"):
+        call(copy_kernel(), X)
+
+
+def test_files_that_cannot_be_written():
+    for name in ("save_trace", "save_html"):
+        with pytest.raises(ArgumentError, match=f"profile.{name}: No such file or directory: '/nowhere/x'"):
+            getattr(copy_kernel().profile(), name)("/nowhere/x")
+    profiler = copy_kernel().get_profiler()
+    for call in (profiler.do_bench, profiler.assert_allclose):
+        with pytest.raises(ArgumentError, match="takes a function, not int 5"):
+            call(5)
+
+
+@T.prim_func
+def says(A: T.Tensor((4,), "float32")):
+    with T.Kernel(1) as _:
+        A[0] = A[0] + 1.0
+        T.printf("плитка %f\n", A[0])
+
+
+def test_nobody_reads_what_is_printed(monkeypatch):
+    """A closed pipe is the caller's exception, as with print; a character that the terminal has not is none."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    kernel, x = tilelang.compile(says), np.ones(4, np.float32)
+    monkeypatch.setattr("sys.stdout", Closed())
+    with pytest.raises(BrokenPipeError):
+        kernel(x)
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", plain)
+    kernel(x)
+    plain.flush()
+    assert rb"\u043f\u043b\u0438\u0442\u043a\u0430 3.0" in plain.buffer.getvalue()
 
 
 def test_device(monkeypatch):

@@ -277,6 +277,17 @@ def test_the_least_recently_used_go(toolkit, cache, monkeypatch):
     assert entries(cache) == [last.parent] and entries(cache, "tmp") == []
 
 
+@pytest.mark.parametrize("name, code", [("TILELANG_CACHE_BYTES", "TL1105"), ("TILELANG_BUILD_SECONDS", "TL1103")])
+@pytest.mark.parametrize("value", ["x", "-5", "1e9", "0"])
+def test_numbers_of_the_environment(toolkit, cache, monkeypatch, name, code, value):
+    toolkit("touch $last")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(tilelang.TileLangError) as caught:
+        scale(2).build()
+    d = caught.value.errors[0]
+    assert d.code == code and f"{name} is '{value}'" in d.text and f"{name}=" in d.fix
+
+
 def build_all(programs, answers):
     for p in programs:
         made = p.build("ascendc", False)

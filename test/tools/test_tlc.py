@@ -64,6 +64,8 @@ SIM = ("--arg", "n=1", "--arg", "h=2")
         (["sim", *SIM, "--threads", "many", "k.tl"], "--threads: 'many' is not a whole number"),
         (["sim", *SIM, "--schedule", "-1", "k.tl"], "--schedule: '-1' is not a whole number"),
         (["sim", *SIM, "--set", "mhz=1", "k.tl"], "--set goes with --time"),
+        (["sim", "--arg", "Z=1", "k.tl"], "the kernel has no parameter %Z"),
+        (["sim", *SIM, "--out", "n=n.npy", "k.tl"], "%n is a scalar; --out saves a tensor"),
         (["sim", *SIM, "--out", "C=none/c.npy", "k.tl"], "cannot open 'none/c.npy' for writing"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -72,6 +74,10 @@ def test_wrong_usage(run, args, says):
     status, _, err = run(*args)
     assert status == 2
     assert err.startswith("tlc: ") and says in err and err.count("\n") == 1
+
+
+def test_a_mark_of_utf8_before_the_text(run):
+    assert run("check", "-", stdin="\ufeff" + TEXT)[0] == 0
 
 
 @pytest.mark.parametrize("n", ["h=18446744073709551615", "h=0x10"])

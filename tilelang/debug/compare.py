@@ -9,7 +9,7 @@ import inspect
 
 import numpy as np
 
-from ..errors import ArgumentError, _short
+from ..errors import ArgumentError, _short, file_name, rightly_all
 from ..frontend.expr import Region
 from ..tensors import what
 from .call import copied
@@ -320,8 +320,11 @@ class Comparison:
             axes.set_facecolor("cyan")  # not finite
             axes.set_title(f"{d.name}: largest error of each tile {list(d.tile)}", fontsize=9)
             figure.colorbar(image, ax=axes)
-        figure.savefig(path, metadata={"Software": None})
+        figure.savefig(file_name(path, "comparison.save"), metadata={"Software": None})
         return path
+
+
+rightly_all(Comparison, "comparison", ArgumentError, "save")
 
 
 # ---- the call -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import zlib
 
 import numpy as np
 
-from ..errors import ArgumentError, CompileError
+from ..errors import ArgumentError, CompileError, file_name
 from ..frontend.expr import Buffer
 from . import core
 from .call import copied
@@ -74,7 +74,7 @@ def reproduce(call, path, number=None):
     words = _words(launch, kernel)
     for p, v in zip(launch.program().params, launch.arguments(base)):
         words += _data(p.name, v) if isinstance(p, Buffer) else [f"arg {p.name} {v!r}"]
-    with open(path, "w", encoding="utf-8") as f:
+    with open(file_name(path, "kernel.reproduce"), "w", encoding="utf-8") as f:
         f.write(f"; a call of a kernel{', ' * bool(launch.title)}{launch.title}: tlc replay FILE runs it again\n")
         f.writelines(f";! {w}\n" for w in words + outcome)
         f.write(launch.text)

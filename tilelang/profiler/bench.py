@@ -13,6 +13,7 @@ import time
 from ..errors import ArgumentError, warn
 from ..kernel import LAUNCHES
 from ..language.dtypes import numpy_dtype
+from ..tensors import what
 from .profile import Profile
 
 
@@ -55,6 +56,12 @@ def simulated(fn):
     return (sum(times) * 1e-3 if times else None), host - clock[0] * 1e3
 
 
+def _function(name, given, like="lambda A, B: A @ B"):
+    if not callable(given):
+        raise ArgumentError(f"{name} takes a function, not {what(given)}", like)
+    return given
+
+
 def do_bench(fn, warmup=25, rep=100, n_warmup=0, n_repeat=0, quantiles=None, return_mode="mean", **ignored):
     """Milliseconds of one call of fn. Where fn launches kernels on the simulated chip: what they take there by its
     clock, the same every time; a warning says so once. Else time on the host: `warmup` and `rep` are milliseconds to
@@ -63,7 +70,7 @@ def do_bench(fn, warmup=25, rep=100, n_warmup=0, n_repeat=0, quantiles=None, ret
         raise ArgumentError(
             f"do_bench: return_mode={return_mode!r}; one of {', '.join(_MODES)}", f"one of {', '.join(_MODES)}"
         )
-    chip, first = simulated(fn)
+    chip, first = simulated(_function("do_bench", fn, "do_bench(lambda: kernel(a, b))"))
     if chip is not None:
         warn(f"do_bench: {chip:.4g} ms is simulated time of the chip; simulating took {first:.4g} ms here", 1025)
         found = Milliseconds(chip, "simulated chip", first)
@@ -189,15 +196,16 @@ class Profiler:
         return self._inputs(None)
 
     def run_once(self, func=None):
-        return (func or self.kernel)(*self._inputs(None))
+        return _function("run_once", func or self.kernel)(*self._inputs(None))
 
     def do_bench(self, func=None, warmup=25, rep=100, n_warmup=0, n_repeat=0, input_tensors=None, **options):
         """Milliseconds of one call, as do_bench tells them."""
-        inputs, fn = self._inputs(input_tensors), func or self.kernel
+        inputs, fn = self._inputs(input_tensors), _function("do_bench", func or self.kernel)
         return do_bench(lambda: fn(*inputs), warmup, rep, n_warmup, n_repeat, **options)
 
     def assert_allclose(self, reference_program, input_tensors=None, atol=1e-2, rtol=1e-2, max_mismatched_ratio=0.01):
         """Raises AssertionError when the kernel and the reference differ."""
+        _function("assert_allclose", reference_program)
         inputs = self._inputs(input_tensors)
         found = agree(self.kernel(*inputs), reference_program(*inputs), rtol, atol, max_mismatched_ratio)
         if found:

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 
+from ..errors import file_name
 from .trace import PIPE_ORDER, pipe_numbers
 
 _PAGE = """<!doctype html>
@@ -174,6 +175,6 @@ def write_page(profile, path):
     page = _PAGE
     for mark, text in (("TITLE", title), ("LESS", less), ("TABLE", _escape(str(profile))), ("DATA", told)):
         page = page.replace(f"@{mark}@", text)
-    with open(path, "w", encoding="utf-8") as f:
+    with open(file_name(path, "profile.save_html"), "w", encoding="utf-8") as f:
         f.write(page)
     return path

@@ -2,6 +2,8 @@
 
 import os
 
+from ..errors import file_name
+
 
 def _pyplot():
     try:
@@ -73,6 +75,7 @@ def _memory(plt, p):
 def write_plots(profile, folder, format="svg"):
     """Writes roofline, pipes and memory pictures into `folder`; returns their paths."""
     plt = _pyplot()
+    folder = file_name(folder, "profile.save_plots")
     os.makedirs(folder, exist_ok=True)
     paths = []
     for name, draw in (("roofline", _roofline), ("pipes", _pipes), ("memory", _memory)):

@@ -13,7 +13,7 @@ import re
 
 import numpy as np
 
-from ..errors import ArgumentError, KernelFault
+from ..errors import ArgumentError, KernelFault, rightly_all
 from ..frontend.expr import evaluate
 from ..kernel import LAUNCHES, lowered
 from ..language.dtypes import numpy_dtype
@@ -531,3 +531,7 @@ class Profile:
 
     def __repr__(self):
         return f"<profile of {self.name} on {self.chip}: {self.us:.2f} us, {self.cycles} cycles>"
+
+
+for _kind in (Profile, Launches):
+    rightly_all(_kind, "profile", ArgumentError, "save_trace save_html save_plots")

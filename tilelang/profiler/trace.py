@@ -9,6 +9,8 @@ import json
 
 import numpy as np
 
+from ..errors import file_name
+
 PIPE_ORDER = ("s", "mte2", "mte1", "m", "fix", "v", "mte3")
 AT_ONCE = 20_000  # events that are written together
 
@@ -77,7 +79,7 @@ def write_trace(profile, path):
     """Writes the trace to `path` and returns it."""
     about = {"kernel": profile.name, "chip": profile.chip, "us": profile.us, "clock": "simulated",
              "events": profile.n_events, "shown": len(profile.events)}  # fmt: skip
-    with open(path, "w", encoding="utf-8") as f:
+    with open(file_name(path, "profile.save_trace"), "w", encoding="utf-8") as f:
         f.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
         before = ""
         for some in (_lanes(profile), _slices(profile)):
