@@ -211,3 +211,19 @@ def test_no_fault_is_missed(case):
     usual = list(inject.KINDS)[:10]  # others change what the program says, which only a second opinion tells
     verdicts = [verdict for kind, _, verdict, *_ in results if kind in usual]
     assert verdicts.count("found") > len(verdicts) // 4 and verdicts.count("another") <= 2
+
+
+def test_of_kept_results_some_kinds_are_tried_again(case, tmp_path):
+    keep = tmp_path / "results"
+    options = argparse.Namespace(
+        limit=2, schedules=1, seed=1, seconds=60, kinds="extent,one end", keep=keep, minutes=0, jobs=1, again="", note=""
+    )
+    (first,) = inject.results([case], options)
+    old = {**first, "found": [[kind, "old", [], False, ""] for kind, *_ in first["found"]]}
+    keep.write_text(json.dumps(old) + "\n")
+    assert list(inject.results([case], options)) == [old]
+    options.again = "extent"
+    (again,) = inject.results([case], options)
+    tried = [list(x) for x in first["found"] if x[0].startswith("extent")]
+    assert tried and [list(x) for x in again["found"]] == tried + [x for x in old["found"] if x[0].startswith("one")]
+    assert [x["found"] for x in inject.results([case], options)] == [[list(x) for x in again["found"]]]

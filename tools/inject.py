@@ -19,6 +19,7 @@ by hand). If there is none, but the numbers differ in the usual order too, the t
     --kinds WORD,WORD         only the kinds whose name holds one of them
     --keep FILE --minutes N   results go there, a line a program; a run that was stopped goes on with the same options.
                               Programs are taken in a scattered order, so that a part of them is an even choice
+    --again WORD,WORD         the same faults of these kinds are tried again, of the programs whose results were kept
     --collect FILE COMMAND    run a Python script (or -m MODULE ...) and keep the kernels that it starts as cases
 """
 
@@ -689,12 +690,13 @@ def tries(case, kind, limit, rng):
     return rng.sample(found, limit) if limit and len(found) > limit else found
 
 
-def chosen(options):
-    return [k for k in ALL_KINDS if any(word in k for word in options.kinds.split(","))]
+def chosen(options, words=None):
+    return [k for k in ALL_KINDS if any(word in k for word in (words or options.kinds).split(","))]
 
 
-def judge(case, options):
-    """[(kind, text, verdict, codes, found when compiled)] of a case, or a string that says why it is no case.
+def judge(case, options, again=()):
+    """[(kind, text, verdict, codes, found when compiled)] of a case, or a string that says why it is no case. `again`:
+    only of these kinds, of a case that was judged before.
 
     Verdicts: refused (by the verifier), found, another (program), missed, latent (found, but no result changed), quiet.
     """
@@ -703,7 +705,7 @@ def judge(case, options):
         return f"{started}"
     began = time.process_time()
     case.run(case.text, False, 1)
-    if time.process_time() - began > options.seconds:
+    if not again and time.process_time() - began > options.seconds:
         return "it runs too long"
     seeds = [s for s in range(options.schedules + 1) if case.run(case.text, False, s)[1] == right]
     if not seeds:
@@ -713,7 +715,8 @@ def judge(case, options):
     rng = random.Random(options.seed + zlib.crc32(case.text.encode()))
     results = []
     for kind in chosen(options):
-        for text in tries(case, kind, options.limit, rng):
+        texts = tries(case, kind, options.limit, rng)
+        for text in texts if not again or kind in again else ():
             refused = not _core.Program().load(case.name, text)
             found_codes, _ = case.run(text, True)
             matters = not refused and any(case.run(text, False, s)[1] != right for s in seeds)
@@ -732,15 +735,22 @@ def judge(case, options):
 
 
 def work(item):
-    """A line of the results: [[kind, verdict, codes, found when compiled, difference]], or why it is no case."""
-    case, options = item
-    found = judge(case, options)
+    """A line of the results: [[kind, verdict, codes, found when compiled, difference]], or why it is no case. `kept`:
+    the line of an earlier run, or None."""
+    case, options, kept = item
+    again = chosen(options, options.again) if kept else ()
+    found = judge(case, options, again)
     if not isinstance(found, str):
         found = [
             (kind, verdict, codes, early, difference(case.text, text) if verdict in ("missed", "another") else "")
             for kind, text, verdict, codes, early in found
         ]
-    return {"case": number(case), "name": case.name, "found": found}
+        found += [x for x in kept["found"] if x[0] not in again] if kept else []
+    return {"case": number(case), "name": case.name, "found": found, "again": again_mark(options)}
+
+
+def again_mark(options):
+    return f"{options.again}: {options.note}" if options.again else ""
 
 
 def number(case):
@@ -775,12 +785,23 @@ class Score:
 def results(cases, options):
     """Lines of the results, kept ones first, until the time is up."""
     until = time.monotonic() + 60 * options.minutes if options.minutes else float("inf")
-    kept = [json.loads(x) for x in options.keep.open()] if options.keep and options.keep.exists() else []
-    known = {x["case"] for x in kept}
+    lines = [json.loads(x) for x in options.keep.open()] if options.keep and options.keep.exists() else []
+    kept = {x["case"]: x for x in lines}  # the last of a case
+    done = {
+        n
+        for n, x in kept.items()
+        if not options.again or x.get("again") == again_mark(options) or isinstance(x["found"], str)
+    }
     order = sorted(range(len(cases)), key=lambda i: i * 0.6180339887 % 1)
-    ours = {number(c) for c in cases}
-    yield from (x for x in kept if x["case"] in ours)
-    left = ((cases[i], options) for i in order if number(cases[i]) not in known and time.monotonic() < until)
+    numbers = [number(c) for c in cases]
+    yield from (kept[n] for n in done & set(numbers))
+    if options.again:
+        order = [i for i in order if numbers[i] in kept]
+    left = (
+        (cases[i], options, kept.get(numbers[i]))
+        for i in order
+        if numbers[i] not in done and time.monotonic() < until
+    )
     pool = multiprocessing.Pool(options.jobs) if options.jobs > 1 else None
     for line in (pool.imap if pool else map)(work, left):
         if options.keep:
@@ -913,6 +934,7 @@ def main():
     p.add_argument("--kinds", default="", help="only the kinds whose name holds one of these")
     p.add_argument("--note", default="", help="stands below the table: of which commit it is")
     p.add_argument("--keep", type=pathlib.Path)
+    p.add_argument("--again", default="")
     p.add_argument("--minutes", type=float)
     p.add_argument("--title", default="Programs of the tests and examples")
     if sys.argv[1:2] == ["--collect"]:
