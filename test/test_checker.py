@@ -215,9 +215,8 @@ def test_no_fault_is_missed(case):
 
 def test_of_kept_results_some_kinds_are_tried_again(case, tmp_path):
     keep = tmp_path / "results"
-    options = argparse.Namespace(
-        limit=2, schedules=1, seed=1, seconds=60, kinds="extent,one end", keep=keep, minutes=0, jobs=1, again="", note=""
-    )
+    options = argparse.Namespace(limit=2, schedules=1, seed=1, seconds=60, kinds="extent,one end")
+    vars(options).update(keep=keep, minutes=0, jobs=1, again="", note="")
     (first,) = inject.results([case], options)
     old = {**first, "found": [[kind, "old", [], False, ""] for kind, *_ in first["found"]]}
     keep.write_text(json.dumps(old) + "\n")
