@@ -348,10 +348,10 @@ static bool check_clamped(Verifier *v, const IrRegion *r, int i, bool *warned) {
 }
 
 /* Once statements stand on their sides, passes cut tiles to pieces, and an empty piece is only an instruction that does
- * nothing. Instructions, unlike source ops, do not clamp. */
+ * nothing; sync leaves none. Instructions, unlike source ops, do not clamp. */
 static void check_region_bounds(Verifier *v, const IrRegion *r) {
   const IrBuf *b = r->buf;
-  bool pieces = v->lowered || v->k->cores != CORES_UNSET;
+  bool pieces = !v->lowered && v->k->cores != CORES_UNSET;
   bool clamps = b->space == SPACE_GM && !v->lowered && !(ir_is_op(v->at) && op_info[v->at->op].level == 'l');
   bool warned = false;
   for (int i = 0; i < b->rank; i++) {

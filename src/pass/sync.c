@@ -689,7 +689,32 @@ static bool sync_side(PassCtx *p, IrStmt *side) {
   return true;
 }
 
+/* A piece of a tile that turned out empty: an instruction that does nothing. A transfer of which one side only is empty
+ * is a mistake, and stays. */
+static bool does_nothing(const IrStmt *s) {
+  int empty = 0, regions = 0;
+  for (int a = 0; ir_is_op(s) && a < s->n_args; a++) {
+    const IrRegion *r = &s->args[a].region;
+    bool none = false;
+    if (s->args[a].kind != ARG_REGION) continue;
+    for (int d = 0; d < r->buf->rank; d++) none |= ir_is_const(r->ext[d]) && r->ext[d]->i < 1;
+    empty += none;
+    regions++;
+  }
+  return empty && (empty == regions || op_info[s->op].pipe == PIPE_V);
+}
+
+static void drop_empty(IrBlock *b) {
+  for (IrStmt *s = b->first, *next; s; s = next) {
+    next = s->next;
+    drop_empty(&s->body);
+    drop_empty(&s->alt);
+    if (does_nothing(s)) ir_remove(s);
+  }
+}
+
 bool pass_sync(PassCtx *p) {
+  drop_empty(&p->k->body);
   ir_renumber(p->k);
   for (IrStmt *s = p->k->body.first, *next; s; s = next) {
     next = s->next;
