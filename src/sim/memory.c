@@ -251,8 +251,8 @@ static uint32_t stamp_now(const Memory *m) { return stamp_of(m->filled); }
 
 static void note_dirty(Clock *k, int64_t bytes) {
   Memory *m = &k->mem;
-  m->unclean += bytes;
   if (m->room) return; /* nothing pushes them out */
+  m->unclean += bytes;
   uint32_t now = stamp_now(m);
   if (m->dirty_tail != m->dirty_head) {
     Dirty *last = &m->dirty[(m->dirty_tail - 1) & (m->dirty_cap - 1)];
@@ -367,15 +367,16 @@ static void touch_rows(Memory *m, const Transfer *t, int64_t at, int64_t run, To
   *out = x;
 }
 
-/* What a transfer touches. Most are one run of whole lines, and nobody has touched them. */
+/* What a transfer touches. Most are one run of whole lines, and nobody has touched them; or one piece of a line. */
 static inline void touch_all(Memory *m, const Transfer *t, int64_t at, Touched *out) {
   *out = (Touched){0};
   int64_t run = t->run;
+  uint64_t l = (uint64_t)at / LINE, from = (uint64_t)at % LINE;
   if (t->rows > 1) {
     if (touch_fresh(m, t, at, out)) return;
-  } else if (((uint64_t)at | (uint64_t)run) % LINE == 0) {
+  } else if (!from && (uint64_t)run % LINE == 0) {
     const uint32_t state = SECTORS | (t->write ? WRITTEN : 0);
-    uint32_t *line = m->line[t->buf] + (uint64_t)at / LINE, *first = line, *end = line + (uint64_t)run / LINE;
+    uint32_t *line = m->line[t->buf] + l, *first = line, *end = line + (uint64_t)run / LINE;
     int64_t filled = m->filled;
     while (line != end && !*line) *line++ = stamp_of(++filled) << STAMP_SHIFT | state;
     m->filled = filled;
@@ -383,10 +384,14 @@ static inline void touch_all(Memory *m, const Transfer *t, int64_t at, Touched *
     if (line == end) return;
     at += (line - first) * LINE;
     run -= (line - first) * LINE;
+  } else if (from + (uint64_t)run <= LINE) {
+    Part piece = part_of(m, (uint32_t)from, (uint32_t)(from + (uint64_t)run));
+    touch_line(&m->filled, keeps(m, (int64_t)l), m->line[t->buf] + l, piece, t->write, out);
+    out->lines = 1;
+    return;
   }
   touch_rows(m, t, at, run, out);
 }
-
 
 /* A transfer that comes again finds everything as it left it: all in L2. That holds for ever where L2 has room for all
  * tensors, else while what is brought in bears the same stamp. */
@@ -485,68 +490,12 @@ static void part_exit(Memory *m, const Flow *f) {
 
 /* Written bytes that HBM had time for until now. */
 static inline void clean(Memory *m, Tick now) {
-  int64_t bytes = min_i64(m->spare * min_i64(now - m->since, LONGEST), m->unclean << RATE_BITS) >> RATE_BITS;
+  Tick since = m->since;
+  m->since = now;
+  if (!m->unclean || since == now) return;
+  int64_t bytes = min_i64(m->spare * min_i64(now - since, LONGEST), m->unclean << RATE_BITS) >> RATE_BITS;
   m->unclean -= bytes;
   m->clean += bytes << RATE_BITS;
-  m->since = now;
-}
-
-/* What each flow on the channels of a part gets of its cap. */
-static inline double part_share(const Memory *m, const TensorPart *p) {
-  return p == m->part ? 1 : PART_ASKS / (double)p->asks;
-}
-
-/* Something has changed: new shares. */
-static void settle(Memory *m) {
-  Tick now = m->since;
-  double there = 0, not = 0, from_hbm = 0;
-  for (int32_t i = 0; i < m->n_used; i++) {
-    const TensorPart *p = &m->part[m->used[i]];
-    const Channel *c = p->channel;
-    if (!(c[VIA_L2].n | c[VIA_HBM].n)) continue;
-    double share = part_share(m, p);
-    there += share * (double)c[VIA_L2].caps;
-    not += share * (double)c[VIA_HBM].caps;
-    from_hbm += share * (double)c[VIA_HBM].asked;
-  }
-  double hbm = from_hbm > (double)m->hbm_rate ? (double)m->hbm_rate / from_hbm : 1, asked = there + not * hbm;
-  double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
-  m->spare = max_i64(m->hbm_rate - (int64_t)from_hbm, 0);
-  m->next = NEVER;
-  for (int32_t i = 0; i < m->n_used; i++) {
-    TensorPart *p = &m->part[m->used[i]];
-    Channel *c = p->channel;
-    if (!(c[VIA_L2].n | c[VIA_HBM].n)) continue;
-    double of_l2 = part_share(m, p) * l2 * (1 << RATE_BITS);
-    share_rate(&c[VIA_L2], m->flow, (int64_t)of_l2, now);
-    share_rate(&c[VIA_HBM], m->flow, (int64_t)(of_l2 * hbm), now);
-    for (int via = 0; via < VIA_COUNT; via++)
-      if (c[via].n && c[via].next < m->next) m->first = &c[via], m->next = c[via].next;
-  }
-  m->stale = false;
-}
-
-/* Has some flow moved all by the time of the last change? Then m->first is its channel. */
-static bool any_ends(Memory *m) {
-  for (int32_t i = 0; i < m->n_used; i++)
-    for (int via = 0; via < VIA_COUNT; via++) {
-      Channel *c = &m->part[m->used[i]].channel[via];
-      if (!c->n) continue;
-      serve(c, m->since);
-      if (c->unsorted) sort(c, m->flow);
-      if (c->turn[c->head].at > c->served) continue;
-      m->first = c;
-      m->next = m->since;
-      return true;
-    }
-  return m->ends = false;
-}
-
-Tick memory_settle(Memory *m, Tick until) {
-  if (m->ends && any_ends(m)) return m->next;
-  if (until <= m->since) return NEVER;
-  settle(m);
-  return m->next;
 }
 
 /* The other vector core of the pair asks for the same, and for both. */
@@ -554,7 +503,7 @@ static bool asked_for(const Memory *m, int32_t number) {
   const Flow *f = &m->flow[number];
   if (f->pair < 0 || f->pair > number || m->pair_asks != 1) return false;
   const Flow *o = &m->flow[f->pair];
-  return o->moves && o->place == f->place;
+  return o->moves && o->place == f->place && o->part == f->part;
 }
 
 static inline Channel *channel_of(Memory *m, const Flow *f) { return &m->part[f->bound ? f->part : 0].channel[f->via]; }
@@ -564,36 +513,45 @@ static inline int64_t part_cap(const Memory *m, const Flow *f) {
   return max_i64(m->part_gives * f->piece / PART_ASKS, 1);
 }
 
-/* Is f bound, now? The part notes for how many that changes. */
-static inline bool bound_now(Memory *m, const Flow *f) {
-  if (!f->part) return false;
+/* So many must ask before its part gives it less than its own cap. */
+static inline int64_t least_asks(const Memory *m, const Flow *f) {
+  return m->part_gives * f->piece / f->own_cap + 1;
+}
+
+/* Is f bound, now? */
+static inline bool is_bound(const Memory *m, const Flow *f) {
+  return f->part && m->part[f->part].asks >= least_asks(m, f);
+}
+
+/* Its part notes for how many that changes. */
+static inline void note_turn(Memory *m, const Flow *f) {
   TensorPart *p = &m->part[f->part];
-  int64_t least = m->part_gives * f->piece / f->own_cap + 1; /* so many must ask */
-  if (p->asks < least) p->bind_at = min_i64(p->bind_at, least);
-  else p->free_at = max_i64(p->free_at, least - 1);
-  return p->asks >= least;
+  if (!f->part) return;
+  if (f->bound) p->free_at = max_i64(p->free_at, least_asks(m, f) - 1);
+  else p->bind_at = min_i64(p->bind_at, least_asks(m, f));
 }
 
 /* Flow `number` gets what it may get now. */
 static void set_cap(Memory *m, int32_t number, Tick now) {
   Flow *f = &m->flow[number];
   f->own_cap = min_i64(min_i64(f->path_cap, f->alone_cap * f->together), f->crowd_cap);
-  bool bound = bound_now(m, f);
+  bool bound = is_bound(m, f);
   int64_t cap = bound ? part_cap(m, f) : f->own_cap;
   if (bound == f->bound) {
     share_cap(channel_of(m, f), f, cap, now);
-    return;
+  } else {
+    int64_t left = share_scale(share_quit(channel_of(m, f), f, number, now), f->cap, cap);
+    f->bound = bound;
+    f->cap = cap;
+    share_join(channel_of(m, f), f, number, left, now);
   }
-  int64_t left = share_scale(share_quit(channel_of(m, f), f, number, now), f->cap, cap);
-  f->bound = bound;
-  f->cap = cap;
-  share_join(channel_of(m, f), f, number, left, now);
+  note_turn(m, f);
 }
 
 /* Flow `number` begins or ends to ask its part. */
 static inline void ask_part(Memory *m, int32_t number) {
   Flow *f = &m->flow[number];
-  bool asks = f->moves && f->part && !asked_for(m, number);
+  bool asks = f->moves && !asked_for(m, number);
   m->part[f->part].asks += asks - f->asks_part;
   f->asks_part = asks;
 }
@@ -604,27 +562,17 @@ static inline void ask_parts(Memory *m, int32_t number) {
   if (m->pair_asks == 1 && m->flow[number].pair > number) ask_part(m, m->flow[number].pair);
 }
 
-/* After that: some of the part may be bound or free now. */
-static inline void share_part(Memory *m, int32_t part, Tick now) {
-  TensorPart *p = &m->part[part];
-  if (!part || (p->asks < p->bind_at && p->asks > p->free_at)) return;
-  p->bind_at = INT64_MAX;
-  p->free_at = 0;
-  for (int32_t i = p->first; i >= 0; i = m->flow[i].in_part.after)
-    if (m->flow[i].moves) set_cap(m, i, now);
-}
-
 /* left: as share_left, at own_cap. */
 static inline void join(Memory *m, int32_t number, int64_t left, Tick now) {
   Flow *f = &m->flow[number];
   m->ends |= !left;
   f->moves = true;
   f->order = m->order++;
-  ask_parts(m, number);
-  f->bound = bound_now(m, f);
+  if (f->part) ask_parts(m, number);
+  f->bound &= f->part != 0; /* mostly as it was; settle looks */
   f->cap = f->bound ? part_cap(m, f) : f->own_cap;
+  note_turn(m, f);
   share_join(channel_of(m, f), f, number, share_scale(left, f->own_cap, f->cap), now);
-  share_part(m, f->part, now);
 }
 
 /* The most that a flow with pieces of that size gets of what n ask for at the same place and time. */
@@ -687,6 +635,76 @@ static void release(Memory *m, int32_t number, Tick now) {
     o->via = VIA_L2;
     join(m, list[i], 0, now);
   }
+}
+
+/* What each flow on the channels of a part gets of its cap. */
+static inline double part_share(const Memory *m, const TensorPart *p) {
+  return p == m->part ? 1 : PART_ASKS / (double)p->asks;
+}
+
+/* Others of the part may be bound or free now. */
+static void share_part(Memory *m, TensorPart *p) {
+  p->bind_at = INT64_MAX;
+  p->free_at = 0;
+  for (int32_t i = p->first; i >= 0; i = m->flow[i].in_part.after)
+    if (m->flow[i].moves) set_cap(m, i, m->since);
+}
+
+/* Something has changed: new shares. */
+static void settle(Memory *m) {
+  Tick now = m->since;
+  for (int32_t i = 1; i < m->n_used; i++) {
+    TensorPart *p = &m->part[m->used[i]];
+    if (p->asks >= p->bind_at || p->asks <= p->free_at) share_part(m, p);
+  }
+  double there = 0, not = 0, from_hbm = 0;
+  for (int32_t i = 0; i < m->n_used; i++) {
+    const TensorPart *p = &m->part[m->used[i]];
+    const Channel *c = p->channel;
+    if (!(c[VIA_L2].n | c[VIA_HBM].n)) continue;
+    double share = part_share(m, p);
+    there += share * (double)c[VIA_L2].caps;
+    not += share * (double)c[VIA_HBM].caps;
+    from_hbm += share * (double)c[VIA_HBM].asked;
+  }
+  double hbm = from_hbm > (double)m->hbm_rate ? (double)m->hbm_rate / from_hbm : 1, asked = there + not * hbm;
+  double l2 = asked > (double)m->l2_rate ? (double)m->l2_rate / asked : 1;
+  m->spare = max_i64(m->hbm_rate - (int64_t)from_hbm, 0);
+  m->next = NEVER;
+  for (int32_t i = 0; i < m->n_used; i++) {
+    TensorPart *p = &m->part[m->used[i]];
+    Channel *c = p->channel;
+    if (!(c[VIA_L2].n | c[VIA_HBM].n)) continue;
+    double of_l2 = part_share(m, p) * l2 * (1 << RATE_BITS);
+    share_rate(&c[VIA_L2], m->flow, (int64_t)of_l2, now);
+    share_rate(&c[VIA_HBM], m->flow, (int64_t)(of_l2 * hbm), now);
+    for (int via = 0; via < VIA_COUNT; via++)
+      if (c[via].n && c[via].next < m->next) m->first = &c[via], m->next = c[via].next;
+  }
+  m->stale = false;
+}
+
+/* Has some flow moved all by the time of the last change? Then m->first is its channel. */
+static bool any_ends(Memory *m) {
+  for (int32_t i = 0; i < m->n_used; i++)
+    for (int via = 0; via < VIA_COUNT; via++) {
+      Channel *c = &m->part[m->used[i]].channel[via];
+      if (!c->n) continue;
+      serve(c, m->since);
+      if (c->unsorted) sort(c, m->flow);
+      if (c->turn[c->head].at > c->served) continue;
+      m->first = c;
+      m->next = m->since;
+      return true;
+    }
+  return m->ends = false;
+}
+
+Tick memory_settle(Memory *m, Tick until) {
+  if (m->ends && any_ends(m)) return m->next;
+  if (until <= m->since) return NEVER;
+  settle(m);
+  return m->next;
 }
 
 /* Bytes a tick when `all` take that long, << RATE_BITS as `all`. */
@@ -757,8 +775,7 @@ bool memory_step(Clock *k, int32_t *out) {
   int32_t number = *out = share_leave(m->first, m->flow);
   Flow *f = &m->flow[number];
   f->moves = false;
-  ask_parts(m, number);
-  share_part(m, f->part, now);
+  if (f->part) ask_parts(m, number);
   if (f->followers) release(m, number, now);
   f->waits = f->behind >= 0;
   if (f->together > 1) crowd(m, number, now);
