@@ -111,6 +111,22 @@ static bool is_size_symbol(const IrKernel *k, const IrVar *v) {
   return false;
 }
 
+typedef struct { const IrKernel *k; const IrVar *zero; } Without;
+static IrRange range_without(const void *user, const IrVar *v, int depth) {
+  const Without *w = user;
+  (void)depth;
+  if (v == w->zero) return (IrRange){0, 0};
+  return v->kind == VAR_PARAM && is_size_symbol(w->k, v) ? (IrRange){0, INT32_MAX} : IR_OPEN;
+}
+
+/* Any size may be 0 in a call, but where blocks run, one that the number of blocks hangs on is not. */
+static bool makes_blocks(const IrKernel *k, const IrVar *size) {
+  Without w = {k, size};
+  for (uint32_t i = 0; i < k->grid_ext.len; i++)
+    if (ir_range_in(k->grid_ext.data[i], range_without, &w, 0).hi <= 0) return true;
+  return false;
+}
+
 static IrRange indices(IrRange lo, IrRange hi) {
   return (IrRange){lo.lo, hi.hi == INT64_MAX ? INT64_MAX : max_i64(hi.hi - 1, lo.lo)};
 }
@@ -121,7 +137,7 @@ static IrRange range_var(const void *kernel, const IrVar *v, int depth) {
   IrRange open = IR_OPEN, zero = {0, 0};
   switch (v->kind) {
   case VAR_VID: return (IrRange){0, 1};
-  case VAR_PARAM: return is_size_symbol(k, v) ? (IrRange){1, INT32_MAX} : open;
+  case VAR_PARAM: return is_size_symbol(k, v) ? (IrRange){makes_blocks(k, v), INT32_MAX} : open;
   case VAR_GRID:
     for (uint32_t i = 0; i < k->grid.len; i++)
       if (k->grid.data[i] == v) return indices(zero, ir_range_in(k->grid_ext.data[i], range_var, k, depth + 1));

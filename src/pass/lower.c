@@ -559,8 +559,14 @@ static bool find_touch(IrStmt *s, void *user) {
   return true;
 }
 
-/* `fill 0 -> %acc`, then one product in loops below the fill's block and nothing else of %acc in those loops:
- * init is "first iteration of them all". Otherwise a run-time flag: set by the fill, taken by every product. */
+/* Does the body of a loop run, whatever the sizes and indices are, to its end? */
+static bool runs_whole(Ctx *c, const IrStmt *loop) {
+  IrExpr *second = op2(c, EX_ADD, loop->loop.lo, num(c, 1));
+  return !ir_leaves_loop(&loop->body) && ir_prove_le(c->k, second, loop->loop.hi);
+}
+
+/* `fill 0 -> %acc`, then one product in loops below the fill's block that all run, and nothing else of %acc in those
+ * loops: init is "first iteration of them all". Otherwise a run-time flag: set by the fill, taken by every product. */
 static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
   IrBuf *acc = s->args[1].region.buf;
   if (!ir_is_zero(s->args[0].scalar)) {
@@ -581,7 +587,7 @@ static void lower_acc_fill(Ctx *c, Out *o, IrStmt *s) {
     IrExpr *first = ir_int(c->k, DT_BOOL, 1);
     bool straight = true;
     for (IrStmt *up = t.first->block->parent; up && t.first->block != s->block && up->block; up = up->block->parent) {
-      if (up->op == ST_FOR && ir_leaves_loop(&up->body)) straight = false;
+      if (up->op == ST_FOR && !runs_whole(c, up)) straight = false;
       else if (up->op == ST_FOR) first = op2(c, EX_LAND, first, op2(c, EX_EQ, ir_var(c->k, up->loop.var), up->loop.lo));
       else if (up->op != ST_CUBE) straight = false;
       if (up->block == s->block) break;

@@ -201,3 +201,66 @@ def test_a_state_that_is_read_before_it_is_added_to():
         want.append(tile @ s)
         s = s + tile.T @ tile
     assert np.array_equal(state_of_chunks()(x), np.concatenate(want))
+
+
+M, N, K = T.symbolic("M, N, K")
+
+
+@T.prim_func
+def of_any_size(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float32")):
+    with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 48)) as (bx, by):
+        a = T.alloc_shared((48, 40), "float16")
+        b = T.alloc_shared((32, 40), "float16")
+        c = T.alloc_fragment((48, 32), "float32")
+        T.clear(c)
+        for k in T.Pipelined(T.ceildiv(K, 40), num_stages=2):
+            T.copy(A[by * 48, k * 40], a)
+            T.copy(B[bx * 32, k * 40], b)
+            T.gemm(a, b, c, transpose_B=True)
+        T.copy(c, C[by * 48, bx * 32])
+
+
+@T.prim_func
+def then_vector(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), C: T.Tensor((M, N), "float32")):
+    with T.Kernel(T.ceildiv(N, 32), T.ceildiv(M, 48)) as (bx, by):
+        a = T.alloc_shared((48, 40), "float16")
+        b = T.alloc_shared((32, 40), "float16")
+        c = T.alloc_fragment((48, 32), "float32")
+        T.clear(c)
+        for k in T.Pipelined(T.ceildiv(K, 40), num_stages=2):
+            T.copy(A[by * 48, k * 40], a)
+            T.copy(B[bx * 32, k * 40], b)
+            T.gemm(a, b, c, transpose_B=True)
+        for i, j in T.Parallel(48, 32):
+            c[i, j] = T.max(c[i, j], 0.0) - 1.0
+        T.copy(c, C[by * 48, bx * 32])
+
+
+@pytest.mark.parametrize("m, n, k", [(5, 5, 0), (1, 1, 1), (49, 33, 41), (3, 100, 0), (0, 5, 5)])
+def test_loops_over_a_size_that_may_be_nothing(m, n, k):
+    """An accumulator that is cleared is zero where the loop of its products does not run."""
+    rng = np.random.default_rng(7)
+    a, b = (rng.integers(-4, 5, (rows, k)).astype(np.float16) for rows in (m, n))
+    want = a.astype(np.float32) @ b.astype(np.float32).T
+    for kernel, w in ((of_any_size, want), (then_vector, np.maximum(want, 0) - 1)):
+        np.testing.assert_array_equal(tilelang.compile(kernel, out_idx=[2])(a, b), w)
+
+
+def test_an_inner_loop_that_does_not_run_at_first():
+    """The first product of all is not that of the first iterations."""
+
+    @T.prim_func
+    def f(A: T.Tensor((16, 16), "float16"), C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1) as _:
+            a = T.alloc_shared((16, 16), "float16")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.copy(A, a)
+            T.clear(c)
+            for i in T.serial(4):
+                for _ in T.serial(i):
+                    T.gemm(a, a, c)
+            T.copy(c, C)
+
+    a = np.random.default_rng(7).integers(-4, 5, (16, 16)).astype(np.float16)
+    want = 6 * (a.astype(np.float32) @ a.astype(np.float32))
+    np.testing.assert_array_equal(tilelang.compile(f, out_idx=[1])(a), want)
