@@ -141,7 +141,10 @@ void memory_restart(Memory *m); /* at time 0, with L2 as it is */
 void memory_begin(struct Clock *k, int32_t f, const Transfer *t, int64_t at, Tick now);
 /* When a flow ends next, NEVER if none does; what happens at `until` may still change that, if it is the same time. */
 Tick memory_settle(Memory *m, Tick until);
-static inline Tick memory_next(Memory *m, Tick until) { return m->stale ? memory_settle(m, until) : m->next; }
+static inline Tick memory_next(Memory *m, Tick until) {
+  if (!m->stale) return m->next;
+  return m->ends || until > m->since ? memory_settle(m, until) : NEVER;
+}
 /* At that time: the flow that ends there has moved everything. False: it waits for another that brings the same. */
 bool memory_step(struct Clock *k, int32_t *flow);
 

@@ -366,6 +366,18 @@ def test_pieces_of_one_part_of_l2(mib, parts):
     assert n == pytest.approx(ROUND["l1_head"] + 24 * 128 / 0.5 / parts + ROUND["l2_latency"], rel=0.01)
 
 
+@pytest.mark.parametrize("gives", [5, 7, 13])
+def test_a_part_of_l2_that_serves_some_but_not_all(gives):
+    """24 cores read pieces of one part, 12 of them fewer: while all ask, each gets a 24th of what it gives, then a
+    12th; never more than its path takes."""
+    rows = "+: 32 + %b // 12 * 96"
+    p = program(kernel("%A: gm f16[4096, 512]", "%b: 24", "cube", ["%t: l1 f16[128, 64] nz at 0"],
+                       [f"gm_to_l1 %A[%b * 128 {rows}, 0 +: 64] -> %t[0 {rows}, 0 +: 64]"]))  # fmt: skip
+    n = cycles(p, [(4096, 512)], constants={"part_pieces": gives, "granule": 128}, l2_all_hit=True)
+    expected = 32 * max(24 / gives, ROUND["l1_row"]) + 96 * max(12 / gives, ROUND["l1_row"])
+    assert n == pytest.approx(ROUND["l1_head"] + expected + ROUND["l2_latency"], rel=0.001)
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_lines_of_one_place_of_l2(same):
     """24 cores read 128 whole lines each: the same ones come so many a cycle, others as fast as their path takes."""
