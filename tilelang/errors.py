@@ -454,35 +454,56 @@ _PYTHON_WORDS = (  # in Python's message -> what to write instead
 # ---- calls with other arguments than a function has -----------------------------------------------------------------
 
 
-def rightly(what, kind=None):
+def rightly(what, kind=None, computes=False):
     """Decorator of a function that users call: a call that does not fit its signature is an error at their line, not a
     TypeError of Python. `what` is its name there; `kind` the class of the error (TL1030), without one a CompileError
-    (TL1004)."""
+    (TL1004). `computes`: what Python cannot compute of its arguments is an error of theirs, too."""
 
     def wrap(fn):
         switches = _switches(fn)
 
         @functools.wraps(fn)
         def wrapped_call(*args, **kwargs):
-            for name, n in switches:
-                given = kwargs.get(name, args[n] if n < len(args) else None)
-                if isinstance(given, str):
-                    text, fix = f"{what}: '{name}' is the string {given!r}", f"{name}=True or {name}=False"
-                    if kind is not None:
-                        raise kind(text, fix, spot())
-                    fail(1004, text, fix)
+            refuse_texts(what, switches, args, kwargs, kind)
             try:
                 return fn(*args, **kwargs)
-            except TypeError as e:
-                if e.__traceback__.tb_next is not None:  # it did not fail at the call itself
-                    raise
-                wrong_call(what, fn, args, kwargs, e, kind)
+            except (TypeError, ValueError) as e:
+                if isinstance(e, TypeError) and e.__traceback__.tb_next is None:
+                    wrong_call(what, fn, args, kwargs, e, kind)
+                if computes and not isinstance(e, TileLangError):  # it did not fail at the call itself
+                    wrong_values(what, (*args, *kwargs.values()), e)
+                raise
 
         return wrapped_call
 
     return wrap
 
 
+def wrong_values(what, values, error):
+    """Raises what is wrong with the values that a function of T was to compute with; returns if that is not clear."""
+    from .frontend.expr import describe, instead_of
+
+    for v in values:
+        if v is None or isinstance(v, (str, bytes, list, tuple, dict, set, complex)):
+            fail(1004, f"{what} cannot take {describe(v)}", fix=instead_of(v))
+    if all(isinstance(v, (int, float)) for v in values):
+        said = " and ".join(map(describe, values))
+        fix = "T.cast(x, 'int32') makes an integer of a number" if isinstance(error, TypeError) else "a finite number"
+        fail(1004, f"{what} of {said}: {error}", fix=fix)
+
+
+def refuse_texts(what, switches, args, kwargs, kind=None):
+    """A text is true, whatever it says: an error where a parameter is on or off."""
+    for name, n in switches:
+        given = kwargs.get(name, args[n] if n < len(args) else None)
+        if isinstance(given, str):
+            text, fix = f"{what}: '{name}' is the string {given!r}", f"{name}=True or {name}=False"
+            if kind is not None:
+                raise kind(text, fix, spot())
+            fail(1004, text, fix)
+
+
+@functools.lru_cache(None)
 def _switches(fn):
     """[(name, place)] of the parameters that are on or off."""
     import inspect
@@ -500,6 +521,7 @@ class Rightly(type):
     """Metaclass: the same for `Class(...)`; `spoken` is its name for the user."""
 
     def __call__(cls, *args, **kwargs):
+        refuse_texts(cls.spoken, _switches(cls.__init__), (cls, *args), kwargs)
         try:
             return super().__call__(*args, **kwargs)
         except TypeError as e:

@@ -526,8 +526,8 @@ static void check_size(Verifier *v, IrExpr *e, const char *of) {
   diag_fix(v->d, g, "make the parameter i32 or i64");
 }
 
-static void too_large(Verifier *v, Diag *g) {
-  if (g) diag_fix(v->d, g, "work in parts: smaller extents and a loop");
+static const char *count_text(const Verifier *v, int64_t elements) {
+  return elements < INT64_MAX ? arena_printf(v->a, "%lld", ll(elements)) : "2^63 or more";
 }
 
 static void check_alloc(Verifier *v, const IrStmt *s) {
@@ -557,9 +557,11 @@ static void check_alloc(Verifier *v, const IrStmt *s) {
     }
   }
   int64_t elements;
-  if (too_many(b, &elements))
-    too_large(v, bad(v, LOCAL_EXTENT, "%%%s %s has %lld elements, more than %d", b->name,
-                     shape_text(v, b->shape, b->rank), ll(elements), INT32_MAX));
+  if (too_many(b, &elements)) {
+    Diag *g = bad(v, LOCAL_EXTENT, "%%%s %s has %s elements, more than %d", b->name,
+                  shape_text(v, b->shape, b->rank), count_text(v, elements), INT32_MAX);
+    diag_fix(v->d, g, "work in parts: smaller extents and a loop");
+  }
   if (holds(v, FACT_SPACES) && !space_info[b->space].physical) {
     Diag *g = bad(v, SPACE_PHYSICAL, "%%%s is in %s, which is no memory of the chip", b->name, sname(b));
     diag_fix(v->d, g, "use ub, l1, l0a, l0b or l0c");
@@ -985,9 +987,11 @@ static void check_head(Verifier *v) {
       diag_fix(v->d, g, "use 0 or more");
     }
     int64_t elements;
-    if (b && too_many(b, &elements))
-      too_large(v, bad(v, TENSOR_EXTENT, "%%%s %s has %lld elements, more than %d", b->name,
-                       shape_text(v, b->shape, b->rank), ll(elements), INT32_MAX));
+    if (b && too_many(b, &elements)) {
+      Diag *g = bad(v, TENSOR_EXTENT, "%%%s %s has %s elements, more than %d", b->name,
+                    shape_text(v, b->shape, b->rank), count_text(v, elements), INT32_MAX);
+      diag_fix(v->d, g, "pass it in parts: a tensor of fewer rows, and a call for each");
+    }
     if (b) open_buf(v, b);
     refuse_since(v, b, before);
   }

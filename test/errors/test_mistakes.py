@@ -44,6 +44,23 @@ def f(A):
 """
 
 
+TUNED = """
+def tuned(configs, **options):
+    @tilelang.autotune(configs=configs, **options)
+    @tilelang.jit(out_idx=[0])
+    def make(bm=16):
+        @T.prim_func
+        def f(B: T.Tensor((64,), "float32")):
+            with T.Kernel(T.ceildiv(64, bm)) as bx:
+                a = T.alloc_shared((bm,), "float32")
+                T.fill(a, float(bm))
+                T.copy(a, B[bx * bm])
+        return f
+    return make
+
+"""
+
+
 def run(text, name):
     """The first error of a program."""
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
@@ -168,6 +185,18 @@ import copy; x = copy.copy(a)              | TL1004 | Python cannot copy it | T.
 import copy; x = copy.deepcopy([a[0:4, :]]) | TL1004 | Python cannot copy it | T.copy(x, y)
 import fractions; a[0, 0] = fractions.Fraction(1, 2) | TL1004 | Fraction | float(x)
 a[0, 0] = ValueError("no")                 | TL1004 | cannot take ValueError | a number of Python
+x = T.ceildiv("a", 2)                      | TL1004 | T.ceildiv cannot take the string 'a' | a number
+x = T.exp([1, 2])                          | TL1004 | T.exp cannot take list [1, 2] | one value
+x = T.max(None, 2)                         | TL1004 | T.max cannot take None | give it a value
+x = T.bitwise_and(2.5, 2)                  | TL1004 | T.bitwise_and of float 2.5 and int 2 | T.cast
+x = T.ceil(float("nan"))                   | TL1004 | T.ceil of float nan | a finite number
+x = T.trunc(a)                             | TL1004 | a scalar was expected, not 'a' | one element of it
+x = T.pow(a, 2)                            | TL1004 | T.pow works on elements | T.Parallel
+x = T.floordiv(a, 2)                       | TL1004 | T.floordiv works on elements | T.Parallel
+with T.Then(5): pass                       | TL1004 | T.Then takes 0 arguments by place | T.Then()
+x = T.comm_reducer(5)                      | TL1002 | a reduction of threads by 5 | T.max(x, y)
+with T.Scope: pass                         | TL1004 | `with T.Scope` without its parentheses | T.Scope(...)
+with T.serial(4): pass                     | TL1004 | `with` over a loop | for i in
 with T.Kernel(2) as by: pass               | TL1006 | T.Kernel inside T.Kernel | one behind the other
 """
 
@@ -214,6 +243,18 @@ SCRIPT = [
     (COPY + "k = tilelang.compile(f, out_idx=[1])\n", "k.profile(3)", "TL1030", "'A' is int 3", "its shape"),
     (COPY + "k = tilelang.compile(f, out_idx=[1])\n", "k.ir(befor='x')", "TL1030", "no argument 'befor'", "kernel.ir("),
     ("", "tilelang.complie(3)", "TL1001", "tilelang has no 'complie'", "tilelang.compile?"),
+    ("", "@T.prim_func\ndef f(A: T.Tensor((4,), 'int8')):\n    with T.Kernel: pass", "TL1004",
+     "`with T.Kernel` without", "with T.Kernel(...)"),
+    ("", "@T.prim_func\ndef f(A: T.Tensor((4,), 'int8')):\n    with T.Kernel((2, 2)) as (x, y): pass", "TL1004",
+     "a number for each dimension", "without the inner"),
+    ("", "@T.prim_func\ndef f(A: T.Tensor((4,), 'int8')):\n    with T.Kernel(2, threads=0): pass", "TL1004",
+     "threads=0", "from 1 on"),
+    ("", "@T.prim_func\ndef f(A: T.Tensor((4,), 'int8')):\n    with T.Kernel(2, is_npu='no'): pass", "TL1004",
+     "'is_npu' is the string 'no'", "is_npu=False"),
+    (TUNED, "tuned(None)()", "TL1030", "configs is None", "configs=["),
+    (TUNED, "tuned({'bm': [16, 32]})()", "TL1030", "configs is dict", "configs=["),
+    (TUNED, "tuned([1, 2])()", "TL1030", "int 1 is no configuration", "{argument: value}"),
+    (TUNED, "tilelang.autotune(configs=[], ref_prog=5)", "TL1030", "ref_prog is int 5", "ref_prog=lambda"),
     ("", "tilelang.autotune(config=[])", "TL1030", "no argument 'config'", "did you mean 'configs'?"),
     (EAGER.format("C"), "f(np.ones(4, np.float32))", "TL1030", "'A' has 1 dimension", "2 dimensions"),
     (EAGER.format("C"), "f(None)", "TL1030", "argument 'A' is None", "numpy array"),

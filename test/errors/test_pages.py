@@ -14,6 +14,7 @@ import warnings
 import pytest
 
 import tilelang
+import tilelang.__main__
 from tilelang.explain import page as explain
 
 pytest.importorskip("tilelang._core")
@@ -155,3 +156,17 @@ def test_explain(tlc, capsys):
 
     assert main(["TL0206"]) == 0 and capsys.readouterr().out == text
     assert main(["nonsense"]) == 2 and "there is no code" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, status, says", [
+    (["expalin"], 2, "there is no command 'expalin'; did you mean 'explain'?"),
+    (["sim", "x.py"], 2, "there is no command 'sim': python -m tilelang.sim is one by itself"),
+    ([], 2, "usage: python -m tilelang COMMAND"),
+    (["--help"], 0, "usage: python -m tilelang COMMAND"),
+    (["--version"], 0, f"tilelang {tilelang.__version__}"),
+])  # fmt: skip
+def test_commands(words, status, says, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["tilelang", *words])
+    assert tilelang.__main__.main() == status
+    shown = capsys.readouterr()
+    assert says in (shown.err if status else shown.out)

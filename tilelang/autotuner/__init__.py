@@ -13,7 +13,7 @@ import warnings
 
 from ..errors import ArgumentError, CompileError, TileLangError, rightly
 from ..jit import JITFunction, jit
-from ..tensors import is_tensor
+from ..tensors import is_tensor, what
 from ..profiler import TensorSupplyType, agree, do_bench, make_inputs
 
 
@@ -36,7 +36,8 @@ class AutoTuner:
                 "@tilelang.autotune(configs=[...]) above @tilelang.jit above the function",
             )
         functools.update_wrapper(self, fn)
-        self.jit, self.configs, self.options = fn, configs, options
+        once = hasattr(configs, "__next__")  # a generator, which gives them once
+        self.jit, self.configs, self.options = fn, list(configs) if once else configs, options
         self.signature = inspect.signature(fn.fn)
         self.found = {}
 
@@ -70,7 +71,16 @@ class AutoTuner:
             found = found(tuple(args), tuple(sorted(kwargs.items())))
         names = list(self.signature.parameters)
         out = []
+        if isinstance(found, (str, dict)) or not hasattr(found, "__iter__"):
+            raise ArgumentError(
+                f"autotune: configs is {what(found)}, wanted a list of configurations",
+                "configs=[{argument: value}, ...], or a function that gives such a list",
+            )
         for c in found:
+            if not isinstance(c, (dict, list, tuple)):
+                raise ArgumentError(
+                    f"autotune: {what(c)} is no configuration", "{argument: value}, or a value for each argument"
+                )
             if not isinstance(c, dict):
                 free = [n for n in names if n not in kwargs][len(args) :]
                 if len(c) > len(free):
@@ -230,6 +240,9 @@ class Reference:
 def _options(*, supply_type=TensorSupplyType.Auto, ref_prog=None, supply_prog=None, rtol=1e-2, atol=1e-2,
              max_mismatched_ratio=0.01, skip_check=False, manual_check_prog=None, cache_input_tensors=True,
              **ignored):  # fmt: skip
+    for name, given in (("ref_prog", ref_prog), ("supply_prog", supply_prog), ("manual_check_prog", manual_check_prog)):
+        if given is not None and not callable(given):
+            raise ArgumentError(f"autotune: {name} is {what(given)}, wanted a function", f"{name}=lambda ...: ...")
     return dict(
         supply_type=supply_type, ref_prog=ref_prog, supply_prog=supply_prog, rtol=rtol, atol=atol,
         max_mismatched_ratio=max_mismatched_ratio, skip_check=skip_check, manual_check_prog=manual_check_prog,

@@ -823,6 +823,14 @@ def sizes_in(e):
 def _tile_arithmetic(self, *args):
     given = passed_as(self)
     if given:
+        from ..language import math as elements
+
+        if hasattr(elements, given[0]):
+            fail(
+                1004,
+                f"T.{given[0]} works on elements, {describe(self)} is a tile",
+                fix="index it inside `for i, j in T.Parallel(...)`, or use T.tile.*",
+            )
         fail(
             1004,
             f"T.{given[0]}: its argument '{given[1]}' is a Python value, not the tile {describe(self)}",
@@ -856,6 +864,7 @@ class _Tile:
     __pow__ = __floordiv__ = __mod__ = __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _tile_arithmetic
     __rpow__ = __rfloordiv__ = __rmod__ = __rand__ = __ror__ = __rxor__ = __rlshift__ = __rrshift__ = _tile_arithmetic
     __matmul__ = __rmatmul__ = __invert__ = __abs__ = __pos__ = __index__ = __divmod__ = __round__ = _tile_arithmetic
+    __trunc__ = __floor__ = __ceil__ = _tile_arithmetic
     __hash__ = object.__hash__
 
     def __copy__(self, memo=None):

@@ -557,6 +557,11 @@ class Frame:
         return False
 
     def with_(self, obj, names):
+        if isinstance(obj, RuntimeLoop):
+            fail(1004, "`with` over a loop", fix="for i in T.serial(n):")
+        if callable(obj) and not hasattr(type(obj), "__enter__") and str(obj.__module__).startswith("tilelang."):
+            name = getattr(obj, "spoken", f"T.{getattr(obj, '__name__', '...')}")
+            fail(1004, f"`with {name}` without its parentheses", fix=f"with {name}(...):")
         if hasattr(obj, "tl_names"):
             obj.tl_names = names
         return obj

@@ -167,7 +167,7 @@ def __getattr__(name):
 
 for _name, _value in list(globals().items()):
     if isinstance(_value, _types.FunctionType) and not _name.startswith("_"):
-        globals()[_name] = _hints.without_foreign(_name, _rightly(f"T.{_name}")(_value))
+        globals()[_name] = _hints.without_foreign(_name, _rightly(f"T.{_name}", computes=True)(_value))
     elif isinstance(_value, _types.ModuleType) and _value is not tile and not _name.startswith("_"):
         del globals()[_name]  # its functions are names of T, it is none
 

@@ -34,6 +34,12 @@ class Kernel(metaclass=Rightly):
                 f"T.Kernel takes up to 3 numbers of blocks, not {len(blocks)}",
                 fix="T.Kernel(T.ceildiv(N, 64), T.ceildiv(M, 64))",
             )
+        if isinstance(blocks[0], (tuple, list)):
+            fail(
+                1004,
+                f"T.Kernel takes a number for each dimension of the grid, not {describe(blocks[0])}",
+                fix="T.Kernel(n, m): without the inner parentheses",
+            )
         self.blocks = dims(blocks, "the grid")
         for n in self.blocks:
             if isinstance(n, int) and n < 0:
@@ -63,7 +69,10 @@ class Kernel(metaclass=Rightly):
                 f"T.Kernel(..., is_npu=True) with threads={threads}",
                 fix="threads=1 or threads=2 (vector cores a cube core)",
             )
-        self.threads = Threads(dims(_THREADS if threads is None or is_npu else threads, "threads"))
+        count = dims(_THREADS if threads is None or is_npu else threads, "threads")
+        if not count or any(isinstance(n, int) and n < 1 for n in count):
+            fail(1004, f"T.Kernel with threads={threads}", fix="a number of threads from 1 on, or leave it out")
+        self.threads = Threads(count)
         before = len(b.notes)
         if not is_npu and threads not in (None, 1, 2):
             b.note(f"threads={threads} has no meaning on Ascend and is ignored: a block runs on one core")
@@ -222,12 +231,15 @@ class If(metaclass=Rightly):
         b.ifs.pop()
 
 
-class _Branch:
+class _Branch(metaclass=Rightly):
+    def __init__(self):
+        pass
+
     def __enter__(self):
-        b = current(f"T.{type(self).__name__}")
+        b = current(self.spoken)
         if not b.ifs:
             fail(
-                1006, f"T.{type(self).__name__} outside T.If", fix="with T.If(c): with T.Then(): ... with T.Else(): ..."
+                1006, f"{self.spoken} outside T.If", fix="with T.If(c): with T.Then(): ... with T.Else(): ..."
             )
         if isinstance(self, Else):
             b.open_alt(b.ifs[-1].stmt)
@@ -237,8 +249,8 @@ class _Branch:
 
 
 class Then(_Branch):
-    pass
+    spoken = "T.Then"
 
 
 class Else(_Branch):
-    pass
+    spoken = "T.Else"

@@ -147,9 +147,9 @@ def round(x, rounding_mode="ties-to-even"):
 
 def trunc(x):
     """x without its fraction."""
-    if _python(x):
+    if _python(x) and not isinstance(x, (Buffer, Region)):
         return _m.trunc(x)
-    return if_then_else(x < 0, ceil(x), floor(x))
+    return if_then_else(wrap(x) < 0, ceil(x), floor(x))
 
 
 def _in_float32(fn, x):

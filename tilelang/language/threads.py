@@ -1,8 +1,8 @@
 """Threads of a block by number, as mainline TileLang has them. frontend/threads.py makes tiles of what they do."""
 
-from ..errors import fail
+from ..errors import Rightly, fail
 from ..frontend.builder import current
-from ..frontend.expr import Element, Var, binary, const, describe, to_bool, value_of, wrap
+from ..frontend.expr import Element, Expr, Var, binary, const, describe, to_bool, value_of, wrap
 from .reducer import neutral
 
 _AXES = {"threadIdx.x": 0, "threadIdx.y": 1, "threadIdx.z": 2}
@@ -52,19 +52,23 @@ def sync_threads(*args):
 sync_warp = syncthreads = sync_threads
 
 
-class comm_reducer:
+class comm_reducer(metaclass=Rightly):
     """How T.tvm_thread_allreduce brings two values together: `lambda x, y: x + y`, T.max or T.min of them."""
+
+    spoken = "T.comm_reducer"
 
     def __init__(self, function, identity=()):
         x, y = Var("x", "float32", "let"), Var("y", "float32", "let")
-        e = function(x, y)
-        if e.op not in ("+", "max", "min") or {id(a) for a in e.args} != {id(x), id(y)}:
+        e = function(x, y) if callable(function) else function
+        if not isinstance(e, Expr) or e.op not in ("+", "max", "min") or {id(a) for a in e.args} != {id(x), id(y)}:
             fail(1002, f"a reduction of threads by {e!r}", fix="x + y, T.max(x, y) or T.min(x, y)")
         self.op = e.op
 
 
-class attr:
+class attr(metaclass=Rightly):
     """`with T.attr(T.comm_reducer(...), "reduce_scope", ...)`: the reducer of what stands in it."""
+
+    spoken = "T.attr"
 
     def __init__(self, node, key, value=None):
         self.node, self.key = node, key
