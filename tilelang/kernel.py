@@ -40,6 +40,8 @@ from .tensors import (
     give_back,
     is_tensor,
     packed,
+    poison,
+    poisoned,
     stored,
     view,
     warn_of_gradient,
@@ -691,6 +693,8 @@ class Kernel(Debugging):
             self._shared(views)
         for k in runs:
             k._run(env, views, scalars)
+        if self.rest and self.checks:
+            self._unwritten(views, results)
         for put_back in views.back:
             put_back()
         self.last_run = runs[0].last_run if len(runs) == 1 else _total([k.last_run for k in runs])
@@ -719,6 +723,8 @@ class Kernel(Debugging):
                 )
                 views[i] = view(made, self._who(i))
                 results[i] = made
+                if self.rest and self.checks:  # the checks of one launch do not know what the others write
+                    poison(views[i])
         for i in views.unused:
             shape = [evaluate(s, env) for s in self.params[i].shape]
             views[i] = view(empty_like_kind("numpy", shape, self.params[i].dtype), self._who(i))
@@ -770,6 +776,19 @@ class Kernel(Debugging):
             if i in made:
                 raise ArgumentError(f"{self._who(i)} of shape {shapes[i]} is an output, and {text}", fix)
             warn(f"{self._who(i)}: {text}", 1027, fix=fix)
+
+    def _unwritten(self, views, made):
+        """Warns where an output of several launches still holds what the call put there."""
+        for i in made:
+            left = poisoned(views[i]) if self.params[i].role == "out" else ()
+            if len(left):
+                warn(
+                    f"{len(left)} of the {math.prod(views[i].shape)} elements of '{self.params[i].name}', an output, "
+                    f"hold what no launch has written; the first has index {left[0].tolist()}",
+                    818,
+                    fix="write the rest too, and what is read to make it (is a grid, an extent or a condition too "
+                    "small?)",
+                )
 
     def _shared(self, views):
         """Warns where a tensor that is written begins inside another one, or two that are written are one. The same

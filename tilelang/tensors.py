@@ -4,6 +4,8 @@
 stays alive with the view.
 """
 
+import ctypes
+import math
 import sys
 
 from .errors import ArgumentError, counted, warn
@@ -145,15 +147,22 @@ def _dlpack_view(obj, who):
 
 def check(v, who, dtype, rank, cards=False):
     """Everything about a tensor argument except its sizes and strides; `cards`: it may be on one."""
+    if v.device == "meta" or v.device.startswith("torch."):
+        raise ArgumentError(
+            f"{who} is on meta: it has no data" if v.device == "meta" else f"{who} is {v.device}, and not dense",
+            "torch.empty_like(x, device='cpu') has memory" if v.device == "meta" else "pass x.to_dense()",
+        )
     if v.device != "cpu" and not (cards and v.device.startswith("npu")):
         if cards:
             raise ArgumentError(f"{who} is on {v.device}, wanted an Ascend card", "pass x.npu() or x.cpu()")
         raise ArgumentError(f"{who} is on {v.device}, the simulated chip reads host memory", "pass x.cpu()")
     if v.dtype != dtype:
-        raise ArgumentError(
-            f"{who} has dtype {v.dtype}, wanted {dtype}",
-            f"convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})",
-        )
+        fix = f"convert it, e.g. x.astype('{dtype}') or x.to(torch.{dtype})"
+        if v.dtype.startswith("complex"):
+            fix = "two tensors, x.real and x.imag, each contiguous: a kernel has no complex numbers"
+        elif v.dtype.startswith(("qint", "quint")):
+            fix = "x.dequantize(), or x.int_repr() for the integers in it"
+        raise ArgumentError(f"{who} has dtype {v.dtype}, wanted {dtype}", fix)
     if rank is not None and len(v.shape) != rank:
         raise ArgumentError(
             f"{who} has {counted(len(v.shape), 'dimension')}, shape {v.shape}, wanted {rank}",
@@ -241,6 +250,23 @@ def empty_like_kind(kind, shape, dtype):
 
     made = numpy.empty(tuple(shape), dtype=numpy_dtype(dtype))
     return made
+
+
+def poison(v):
+    """Fills the memory of a View with ones: NaN, -1."""
+    shape, dtype = stored(v.shape, v.dtype)
+    ctypes.memset(v.address, 0xFF, math.prod(shape) * DType(dtype).bits // 8)
+
+
+def poisoned(v):
+    """Indices of the elements of a View that are as `poison` leaves them; empty for dtypes that have no NaN."""
+    import numpy
+
+    n, bits = math.prod(v.shape), DType(v.dtype).bits
+    if not DType(v.dtype).is_float or not n:
+        return []
+    words = (getattr(ctypes, f"c_uint{bits}") * n).from_address(v.address)
+    return numpy.argwhere(numpy.ctypeslib.as_array(words).reshape(v.shape) == (1 << bits) - 1)
 
 
 def give_back(kind, made):

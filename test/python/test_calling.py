@@ -348,6 +348,22 @@ def test_checks_by_the_environment(value, on, monkeypatch):
     assert copy_kernel().checks is on and copy_kernel(checks=not on).checks is not on
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tensors_that_are_not_dense_numbers():
+    torch = pytest.importorskip("torch")
+    kernel, x = copy_kernel(), torch.ones(8, 64)
+    for wrong, text, fix in (
+        (x.to("meta"), "is on meta: it has no data", "device='cpu'"),
+        (x.to_sparse(), "torch.sparse_coo", "x.to_dense()"),
+        (x.to(torch.complex64), "has dtype complex64", "x.real and x.imag"),
+        (torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "has dtype qint8", "x.dequantize()"),
+        (np.ones((8, 64), np.complex64), "has dtype complex64", "x.real and x.imag"),
+    ):
+        with pytest.raises(ArgumentError) as caught:
+            kernel(wrong)
+        assert text in caught.value.errors[0].text and fix in caught.value.errors[0].fix
+
+
 def test_results_that_would_be_lost_in_a_copy():
     """The cure of an output that is not contiguous says how the numbers come back."""
     kernel = tilelang.compile(copy_kernel().prim_func)

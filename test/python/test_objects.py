@@ -1,6 +1,7 @@
 """Kernels and what makes them as values of Python: pickled, copied, kept by their arguments, with defaults and
 annotations that are text."""
 
+import contextlib
 import copy
 import dataclasses
 import importlib
@@ -182,3 +183,26 @@ def test_outputs_of_several_launches():
     assert not kernel.diagnostics and not any(k.diagnostics for k in kernel.rest)
     x = np.arange(16, dtype=np.float32)
     assert all((r == x).all() for r in kernel(x))
+
+
+def test_what_no_launch_writes():
+    """The checks of one launch do not know what others write: what none has written is NaN, and a warning."""
+
+    def make(dtype, read):
+        @T.prim_func
+        def f(A: T.Tensor((16,), dtype), W: T.Tensor((16,), dtype), C: T.Tensor((16,), dtype)):
+            with T.Kernel(1) as _:
+                T.copy(A[0:8], W[0:8])
+            with T.Kernel(1) as _:
+                T.copy(W[0:read], C[0:read])
+
+        return tilelang.compile(f, out_idx=[2], workspace_idx=[1])
+
+    for dtype, read in (("float32", 16), ("float16", 16), ("float32", 8)):
+        x, kernel = np.arange(16, dtype=dtype), make(dtype, read)
+        for call in (kernel, kernel.interpret) if read == 8 else (kernel,):
+            said = "TL0818: 8 of the 16 elements of 'C'.*the first has index .8."
+            with pytest.warns(tilelang.TileLangWarning, match=said) if call is kernel else contextlib.nullcontext():
+                got = call(x)
+            assert (got[:8] == x[:8]).all() and np.isnan(got[8:]).all()
+    assert (make("int32", 16)(np.arange(16, dtype=np.int32))[8:] == -1).all()
