@@ -469,6 +469,7 @@ for k, j in T.Parallel(16, 64): ; v += a[k, j]
 for k, j in T.Parallel(16, 64): ; v = v + 1.0 ; a[k, j] = v
 for k, j in T.Parallel(16, 64): ; v = a[k, j] * 2.0 ; a[k, j] = v
 for k, j in T.Parallel(16, 64): ; if a[k, j] > 1000.0: ; v += 1.0
+for k in T.Parallel(16): ; a[k, k > 7] = 9.0
 for k in T.Parallel(4): ; w = T.alloc_var("float32", 0.0) ; for j in T.serial(64): ; w += a[k, j]
 """
 

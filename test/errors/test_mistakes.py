@@ -166,6 +166,7 @@ T.copy(A[0], a)                            | TL0501 | of shape (1, 64) into 'a' 
 a[0, 0] = a[0, 0] * 10**400                | TL1004 | is beyond every float dtype | T.infinity
 v = T.alloc_var("int32", init=2.5)         | TL1004 | 2.5 is no whole number | T.cast(2.5, 'int32')
 T.alloc_ub((4,), "int32")[0] = 0.5         | TL1004 | 0.5 is no whole number | T.cast(0.5, 'int32')
+T.copy(a[0:n, :], b[0:n + 1, :])           | TL0501 | of shape (n, 64) into | slice both sides to the same shape
 while bx < n: T.copy(A, a)                 | TL1006 | `while bx < n` does not end | v = v + 1
 while a[0, 0] < 1.0: T.copy(b, A)          | TL1006 | does not end | v = v + 1
 while True: T.copy(A, a)                   | TL1006 | and goes on | T.serial
@@ -469,3 +470,9 @@ def test_lists_of_python_that_hold_what_they_should():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         exec_in(HEAD + body, "lists.py", {})
+
+
+def test_a_counter_of_python_in_a_loop_of_the_chip():
+    """What should change the condition is named, not that nothing does."""
+    body = "        i = 0\n        while n > i:\n            i += 1\n"
+    check(run(BEGIN + HEAD + body, "counter.py"), "counter.py", 14, "TL1007", "'i' changes", "i = T.alloc_var(")

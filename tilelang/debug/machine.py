@@ -407,7 +407,7 @@ class Lane:
         array = self.tile(buf)
         at, inside = [], True
         for d, (i, n) in enumerate(zip(idx, array.shape)):
-            v = self.value(i, mask)
+            v = self.value(i, mask) + 0  # a truth value is 0 or 1
             ok = (v >= 0) & (v < n)
             if not (isinstance(ok, bool) and ok) and not np.all(ok):
                 valid = ok if mask is None else ok | ~mask

@@ -149,7 +149,9 @@ class Rounds:
 
 
 class While:
-    flag, broken, live = None, False, False
+    """`stuck`: nothing in a loop of the chip changes its condition."""
+
+    flag, broken, live, stuck = None, False, False, False
     ends = property(lambda self: self.ir)
 
     def __init__(self, test, at, leaves):
@@ -165,14 +167,7 @@ class While:
             b.close()
             b.control -= 1
             b.returns.after_loop(self.stmt)
-            test = self.stmt.head[1]
-            if not _changes(self.stmt.body, test):
-                fail(
-                    1006,
-                    f"`while {show(test)}` does not end once it has begun: nothing in the loop changes its condition",
-                    fix="change a variable of the condition in the loop (v = T.alloc_var(...); v = v + 1), or `break`",
-                    at=self.at,
-                )
+            self.stuck = not _changes(self.stmt.body, self.stmt.head[1])
             return False
         value = self.test()
         if not isinstance(value, Expr):
@@ -423,6 +418,14 @@ class Frame:
                     else f"make it a variable of the chip: {n} = T.alloc_var('int32', init=...) (any dtype)"
                 )
                 + "; or unroll the loop with T.unroll",
+                at=h.at,
+            )
+        if isinstance(h, While) and h.stuck:
+            fail(
+                1006,
+                f"`while {show(h.stmt.head[1])}` does not end once it has begun: nothing in the loop changes its "
+                "condition",
+                fix="change a variable of the condition in the loop (v = T.alloc_var(...); v = v + 1), or `break`",
                 at=h.at,
             )
         out = []

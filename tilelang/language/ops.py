@@ -149,7 +149,7 @@ def _disagree(s, d, transpose):
             fix = f"take {shape_text(other.ext)} of '{tile.buf.called}', or {shape_text(tile.ext)} of '{name}'"
         elif not part:
             fix = f"make '{tile.buf.called}' {shape_text(long_dims(other.ext) or (1,))}, or " + fix
-    elif len(long_dims(tile.ext)) == len(long_dims(other.ext)):
+    elif len(long_dims(tile.ext)) == len(long_dims(other.ext)) and other.buf.space == "gm":
         fix = f"take a slice of shape {shape_text(tile.ext)} of '{other.buf.called}' and loop over it"
     b.error(501, text, fix, place(tile.buf.at, f"'{tile.buf.called}' is made here"))
 
