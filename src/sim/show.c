@@ -159,9 +159,10 @@ void say(Core *c, const Say *x) {
   put_text(&t, &(Values){m->sim, c, in_register, c, x}, s);
   if (forced) text_put(&t, " (before what was issued earlier is done)");
   if (s->op == ST_ASSERT) {
-    const char *cond = arena_printf(&m->arena, "`%s` does not hold: ", ir_expr_str(&m->arena, s->say.cond));
+    const char *text = text_str(&t), *colon = *text ? ": " : "";
+    const char *cond = arena_printf(&m->arena, "`%s` does not hold%s", ir_expr_str(&m->arena, s->say.cond), colon);
     if (s->say.cond->op == EX_INT) cond = ""; /* `raise`: what it asks is the `if` around it */
-    Fault *f = fault(c, DIAG_SIM_ASSERT, s, NULL, "%s%s (%s)", cond, text_str(&t), where(&m->arena, c));
+    Fault *f = fault(c, DIAG_SIM_ASSERT, s, NULL, "%s%s (%s)", cond, text, where(&m->arena, c));
     if (f) fault_fix(c, f, "print what the condition reads with T.print");
     return;
   }

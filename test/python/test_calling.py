@@ -597,3 +597,11 @@ def test_arguments_that_share_bytes():
     (text,) = said(a[:64], a[64:128], a[64:128])
     assert "'Y' and 'Z' share 256 bytes" in text
     assert len(said(a[32:96], a[:64], a[64:128])) == 2
+
+
+@pytest.mark.parametrize("size", [-5, 1.5, "x", None, 2**40, True])
+@pytest.mark.parametrize("verb", ["profile", "cost"])
+def test_sizes_that_are_none(verb, size):
+    with pytest.raises(ArgumentError, match=f"{verb}: the size M is .*") as caught:
+        getattr(rows_kernel(), verb)(M=size)
+    assert caught.value.errors[0].fix == "a number from 0 to 2^31 - 1"

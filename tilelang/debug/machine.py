@@ -346,7 +346,8 @@ class Lane:
         array, box = self.tile(region.buf), self.box(region)
         for d, ((o, e), n) in enumerate(zip(box, array.shape)):
             if e > 0 and not 0 <= o <= n - e:
-                raise self.fault(801, f"{o} to {o + e - 1} in dimension {d} of '{region.buf.name}', which has {n}")
+                text = f"{o} to {o + e - 1} in dimension {d} of '{region.buf.name}', which has {n}"
+                raise self.fault(801, text, f"keep the part of dimension {d} from 0 to {n - 1}")
         return array[tuple(slice(o, o + max(e, 0)) for o, e in box)]
 
     # ---- expressions ------------------------------------------------------------------------------------------------
@@ -384,7 +385,8 @@ class Lane:
         try:
             return arith.apply(op, arith.EXACT if self.wide and e.dtype.is_float else e.dtype, operand, *values)
         except arith.DivideByZero:
-            raise self.fault(811, "integer division by zero") from None
+            fix = "guard the division with an `if`, or keep the divisor at least 1 with max"
+            raise self.fault(811, "integer division by zero", fix) from None
 
     def choose(self, e, mask):
         c = self.value(e.args[0], mask)
@@ -414,7 +416,8 @@ class Lane:
                 if buf.space != "gm" or not isinstance(v, np.ndarray):
                     if not np.all(valid):
                         bad = v if not isinstance(v, np.ndarray) else v[~np.broadcast_to(valid, v.shape)].flat[0]
-                        raise self.fault(801, f"index {bad} in dimension {d} of '{buf.name}', which has {n}")
+                        text = f"index {bad} in dimension {d} of '{buf.name}', which has {n}"
+                        raise self.fault(801, text, f"keep the index of dimension {d} from 0 to {n - 1}")
                 inside = inside & ok
                 v = np.clip(v, 0, n - 1) if n else v
             at.append(v)
@@ -545,7 +548,7 @@ class Lane:
         if (s.only is None or self.value(s.only)) and not self.value(s.cond):
             text = say(self, s.text, s.args)
             cond = "" if s.cond.op == "const" else f"`{show(s.cond)}` does not hold{': ' * bool(text)}"
-            raise self.fault(817, cond + text)
+            raise self.fault(817, cond + text, "print what the condition reads with T.print")
 
     def on_sync_all(self, s):
         self.syncs += 1

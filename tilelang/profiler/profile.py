@@ -102,12 +102,23 @@ def profile(kernel, args, kwargs):
     return made
 
 
+def _size(kernel, verb, name, given):
+    """A size that the caller names, as a number."""
+    from ..tensors import what
+
+    n = given.item() if hasattr(given, "item") else given
+    if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 1 << 31:
+        raise ArgumentError(f"{kernel.name}.{verb}: the size {name} is {what(given)}", "a number from 0 to 2^31 - 1")
+    return n
+
+
 def arguments(kernel, args, kwargs, verb="profile"):
     """Arguments for the clock: [(address or 0, shape) | number], and what keeps their memory alive. `verb` names the
     method in messages."""
     from ..tensors import is_tensor, stored, what
 
-    sizes = {n: int(kwargs.pop(n)) for n in list(kwargs) if n in kernel.sizes and not is_tensor(kwargs[n])}
+    named = [n for n in kwargs if n in kernel.sizes and not is_tensor(kwargs[n])]
+    sizes = {n: _size(kernel, verb, n, kwargs.pop(n)) for n in named}
     if any(is_tensor(a) for a in [*args, *kwargs.values()]):
         got, views, scalars, env, other, results, _ = kernel._bind(args, kwargs)
         if other:
@@ -136,7 +147,7 @@ def arguments(kernel, args, kwargs, verb="profile"):
         want = kernel.params[i].shape
         for w, h in zip(want, shape if isinstance(shape, (tuple, list)) else ()):
             if getattr(w, "name", None) in kernel.sizes:
-                sizes.setdefault(w.name, int(h))
+                sizes.setdefault(w.name, _size(kernel, verb, w.name, h))
     missing = [n for n in kernel.sizes if n not in sizes]
     if missing:
         raise ArgumentError(
