@@ -364,6 +364,11 @@ static inline bool ir_wrong_side(const IrStmt *block, char side) {
   return block && side != 'b' && side != (block->op == ST_CUBE ? 'c' : 'v');
 }
 bool ir_has_body(StmtOp op);
+/* Can a DMA add elements of a dtype to global memory? IR_ADDS says which. */
+static inline bool ir_gm_adds(DType t) {
+  return t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_I8 || t == DT_I16 || t == DT_I32;
+}
+#define IR_ADDS "f16, bf16, f32, i8, i16 and i32"
 static inline bool ir_is_say(const IrStmt *s) { return s->op == ST_PRINT || s->op == ST_ASSERT; }
 
 /* ---- parse.c / print.c --------------------------------------------------------------------------------------- */

@@ -603,6 +603,10 @@ static void check_store(Verifier *v, const IrStmt *s) {
     Diag *g = bad(v, ATOMIC_STORE, "an atomic addition to %%%s in %s%s", s->store.buf->name,
                   space_info[s->store.buf->space].name, v->par ? "" : ", outside `parallel`");
     diag_fix(v->d, g, "leave `atomic` out: a block is alone with its memories; or `parallel %%i: 1 { }` around it");
+  } else if (s->store.atomic && !ir_gm_adds(s->store.buf->type)) {
+    Diag *g = bad(v, DTYPE_LIST, "an atomic addition to %%%s of dtype %s; the DMA adds %s", s->store.buf->name,
+                  tname(s->store.buf->type), IR_ADDS);
+    diag_fix(v->d, g, "keep the sums in a tensor of one of these dtypes, and convert it afterwards");
   }
   check_element(v, s->store.buf, s->store.idx);
   v->buf_written[ir_root(s->store.buf)->id] = true;

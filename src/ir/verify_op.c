@@ -399,6 +399,14 @@ static void check_attrs(Verifier *v, const IrStmt *s) {
       diag_fix(v->d, g, "add a local tile to a tensor parameter");
     }
   }
+  if (s->op == OP_ATOMIC_ADD || ir_attr(s, ATTR_ATOMIC)) {
+    const IrBuf *b = s->args[1].region.buf;
+    if (!ir_gm_adds(b->type)) {
+      Diag *g = bad(v, DTYPE_LIST, "an atomic addition to %%%s of dtype %s; the DMA adds %s", b->name, tname(b->type),
+                    IR_ADDS);
+      diag_fix(v->d, g, "keep the sums in a tensor of one of these dtypes, and convert it afterwards");
+    }
+  }
 }
 
 /* ---- ops: shapes -------------------------------------------------------------------------------------------- */

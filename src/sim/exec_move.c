@@ -37,10 +37,9 @@ static bool dma_legal(Core *c, Entry *e, int ub, Space from, Space to) {
 
 static bool legal_gm_to_ub(Core *c, Entry *e) { return dma_legal(c, e, 1, SPACE_GM, SPACE_UB); }
 static bool legal_ub_to_gm(Core *c, Entry *e) {
-  DType t = arg_buf(c, e->inst, 1)->type;
   if (!dma_legal(c, e, 0, SPACE_UB, SPACE_GM)) return false;
-  bool adds = t == DT_F16 || t == DT_BF16 || t == DT_F32 || t == DT_I16 || t == DT_I32 || t == DT_I8;
-  return !e->inst->atomic || adds || op_refuse(c, e->inst, "the DMA does not add in this dtype");
+  bool adds = ir_gm_adds(arg_buf(c, e->inst, 1)->type);
+  return !e->inst->atomic || adds || op_refuse(c, e->inst, "the DMA adds " IR_ADDS " only");
 }
 
 /* Bytes behind a UB row that the DMA overwrites, up to the next 32-byte block: with the pad value, or with nothing of

@@ -196,6 +196,7 @@ x = T.pow(a, 2)                            | TL1004 | T.pow works on elements | 
 x = T.floordiv(a, 2)                       | TL1004 | T.floordiv works on elements | T.Parallel
 with T.Then(5): pass                       | TL1004 | T.Then takes 0 arguments by place | T.Then()
 x = T.comm_reducer(5)                      | TL1002 | a reduction of threads by 5 | T.max(x, y)
+T.use_swizzle("x")                         | TL1004 | panel_size=the string 'x' | a Python number
 with T.Scope: pass                         | TL1004 | `with T.Scope` without its parentheses | T.Scope(...)
 with T.serial(4): pass                     | TL1004 | `with` over a loop | for i in
 with T.Kernel(2) as by: pass               | TL1006 | T.Kernel inside T.Kernel | one behind the other
@@ -476,3 +477,22 @@ def test_a_counter_of_python_in_a_loop_of_the_chip():
     """What should change the condition is named, not that nothing does."""
     body = "        i = 0\n        while n > i:\n            i += 1\n"
     check(run(BEGIN + HEAD + body, "counter.py"), "counter.py", 14, "TL1007", "'i' changes", "i = T.alloc_var(")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "uint32"])
+def test_atomic_additions_by_dtype(dtype):
+    for what in ("T.atomic_add(B, a)", "for i in T.Parallel(16): T.atomic_add(B[i], 1)"):
+        program = BEGIN + (
+            f"@T.prim_func\ndef f(B: T.Tensor((16,), '{dtype}')):\n    with T.Kernel(4) as bx:\n"
+            f"        a = T.alloc_ub((16,), '{dtype}')\n        T.fill(a, 2)\n        {what}\ntilelang.compile(f)\n"
+        )
+        check(run(program, "atomic.py"), "atomic.py", 10, "TL0241", f"'B' of dtype {dtype}", "keep the sums in")
+
+
+def test_a_form_feed_before_a_kernel(tmp_path):
+    path = tmp_path / "pages.py"
+    path.write_text(BEGIN + HEAD.replace("@T.prim_func", "\f@T.prim_func") + "        T.copy(a, B)\n")
+    space = {}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    x = space["np"].ones((16, 64), "float32")
+    assert (tilelang.compile(space["f"], out_idx=[1])(x, 0) == x).all()

@@ -58,7 +58,8 @@ def _source(fn):
                 fix="kernels are read from their source: a file as it was when it was loaded, or a notebook cell",
                 at=(code.co_filename, first, 1),
             )
-    return inspect.getblock(lines[first - 1 :]), first
+    lines = [line.lstrip("\f") for line in lines[first - 1 :]]  # a form feed begins a page and indents nothing
+    return inspect.getblock(lines), first
 
 
 def parse(fn):

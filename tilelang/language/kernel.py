@@ -132,11 +132,11 @@ def in_panels(panel, order):
     mainline TileLang does. Blocks that run at one time then read fewer different rows and columns of tiles, which stay
     in L2. The indices of the launch get names of their own; those of the author are computed from them."""
     b = current("T.use_swizzle")
-    panel = value_of(panel)
+    given, panel = panel, value_of(panel)
     if not isinstance(panel, int) or panel < 1 or order not in ("row", "column", "col"):
         fail(
             1004,
-            f"T.use_swizzle with panel_size={describe(panel)} and order={order!r}",
+            f"T.use_swizzle with panel_size={describe(given)} and order={order!r}",
             fix="a Python number from 1 on; order='row' or 'column'",
         )
     if not b.kernel_open:
