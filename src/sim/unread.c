@@ -258,8 +258,8 @@ void find_unread(const Sim *s, Arena *a, Diags *d, const Machine *m, int n) {
     for (int w = 0; w < n; w++) {
       const struct ReadMap *r = m[w].read ? &m[w].read[i] : NULL;
       if (!r || !r->bit) continue;
-      if (!all.bit) all.bit = arena_array(a, uint64_t, b->bytes / b->size / 64 + 1);
-      for (int64_t x = 0; x <= b->bytes / b->size / 64; x++) all.bit[x] |= r->bit[x];
+      for (int64_t x = 0; all.bit && x <= b->bytes / b->size / 64; x++) all.bit[x] |= r->bit[x];
+      if (!all.bit) all.bit = r->bit; /* the first worker's take those of the others */
       all.rows = max_i64(all.rows, r->rows);
       all.cols = max_i64(all.cols, r->cols);
       all.who = all.who && all.who < r->who ? all.who : r->who;
