@@ -391,8 +391,10 @@ class explained:
         return self
 
     def __exit__(self, kind, error, tb):
-        if not isinstance(error, Exception) or isinstance(error, (TileLangError, MemoryError, BrokenPipeError)):
-            return  # a broken pipe: nobody reads what is printed any more
+        if not isinstance(error, Exception) or isinstance(error, (TileLangError, MemoryError)):
+            return
+        if isinstance(error, (Warning, BrokenPipeError)):
+            return  # the user makes errors of warnings; nobody reads what is printed any more
         user, callee, inside = None, None, False
         while tb is not None:
             code = tb.tb_frame.f_code

@@ -496,3 +496,15 @@ def test_a_form_feed_before_a_kernel(tmp_path):
     exec(compile(path.read_text(), str(path), "exec"), space)
     x = space["np"].ones((16, 64), "float32")
     assert (tilelang.compile(space["f"], out_idx=[1])(x, 0) == x).all()
+
+
+@pytest.mark.parametrize("statement, code", [
+    ("T.copy(A, a, coalesced_width=4)", "TL1020"),
+    ("l = []\n        for k in T.serial(4): l.append(k)", "TL1023"),
+    ("v = T.alloc_var('float16', 1e9)", "TL1026"),
+])  # fmt: skip
+def test_warnings_that_the_user_makes_errors(statement, code):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(tilelang.TileLangWarning, match=f"^{code}"):
+            exec_in(HEAD + f"        {statement}\n", f"{code}.py", {})
