@@ -441,7 +441,7 @@ class explained:
 _OUR_KIND = re.compile(r"\b(Expr|Var|MutVar|Element|Buffer|Region|_Indices|Reducer)\b")
 _PYTHON_WORDS = (  # in Python's message -> what to write instead
     ("len()", "x.shape[0] is the first of its sizes"),
-    ("__format__", 'T.printf("%d", x) prints it on the chip; {x} without a format shows the expression'),
+    ("__format__", 'T.printf("%d", x) prints it on the chip; so does {x} without a format, in its text'),
     ("__round__", "T.round(x), or T.cast(x, 'int32')"),
     ("not callable", "index it with [ ]; T.* functions take it as an argument"),
     ("not subscriptable", "one value has no elements: index the buffer it comes from"),
