@@ -29,7 +29,7 @@ def main():
     near = nearest(name, COMMANDS)
     other = f"; did you mean '{near}'?" if near else ""
     other = f": python -m tilelang.{name} is one by itself" if name in MODULES else other
-    sys.stderr.write(f"python -m tilelang: there is no command '{name}'{other}\n" if name else usage)
+    sys.stderr.write(f"python -m tilelang: there is no command '{name}'{other}\n\n" * bool(name) + usage)
     return 2
 
 
