@@ -37,9 +37,21 @@ static bool is_reduce(const IrStmt *s) {
   return s->op == OP_REDUCE_SUM || s->op == OP_REDUCE_MAX || s->op == OP_REDUCE_MIN;
 }
 
+/* The sides of a copy agree after extents of 1 are dropped: a column may become a row. */
+static int place_in_copy(const IrRegion *over, int d, const IrRegion *r) {
+  int at = 0;
+  for (int x = 0; x <= d; x++) {
+    if (x < d && ir_is_int(over->ext[x], 1)) continue;
+    while (at < r->buf->rank && ir_is_int(r->ext[at], 1)) at++;
+    at += x < d;
+  }
+  return at < r->buf->rank && ir_expr_equal(r->ext[at], over->ext[d]) ? at : -2;
+}
+
 /* Where dimension d of the region that the work runs over stands in another operand: -1 nowhere, -2 not known. */
 static int place_of(const IrStmt *s, const IrRegion *over, int d, const IrRegion *r) {
   int at = d - (over->buf->rank - r->buf->rank);
+  if (s->op == OP_COPY) return place_in_copy(over, d, r);
   if (is_reduce(s)) { /* the result lacks an axis, or has extent 1 there */
     int64_t axis = ir_attr_int(s, ATTR_DIM, -1);
     if (axis < 0) axis += over->buf->rank;

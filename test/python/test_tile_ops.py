@@ -604,3 +604,28 @@ def test_scratch_that_has_no_room_is_done_in_pieces():
     np.testing.assert_allclose(s, x.sum(1), rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(m, x.max(1))
     np.testing.assert_allclose(z, np.sin(y), rtol=1e-5, atol=1e-6)
+
+
+def test_a_column_that_becomes_a_row_is_done_in_pieces():
+    """Pieces of such a copy are rows on one side and columns on the other."""
+    n, most = 746, 84600  # the offsets of the gather do not fit beside both
+
+    @T.prim_func
+    def copy_column(
+        A: T.Tensor((n, 16), "float16"), B: T.Tensor((most,), "float16"),
+        C: T.Tensor((n,), "float16"), D: T.Tensor((most,), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(1):
+            large = T.alloc_ub((most,), "float16")
+            column = T.alloc_ub((n,), "float16")
+            T.copy(B, large)
+            T.copy(A[0:n, 3:4], column)
+            T.copy(column, C)
+            T.copy(large, D)
+
+    kernel = tilelang.compile(copy_column)
+    a, b = (np.random.default_rng(3).random(s).astype(np.float16) for s in ((n, 16), (most,)))
+    c, d = np.zeros(n, np.float16), np.zeros(most, np.float16)
+    kernel(a, b, c, d)
+    assert np.array_equal(c, a[:, 3]) and np.array_equal(d, b)
+    assert "in pieces of" in kernel.explain()
