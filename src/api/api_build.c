@@ -118,14 +118,16 @@ static void report_messages(TlContext *c, const Built *b, const char *source) {
   }
 }
 
-/* What a variable of the environment says, `given` where the caller says it, `otherwise` where nobody does. */
-static int64_t number_from(TlContext *c, DiagCode code, const char *variable, int64_t given, int64_t otherwise) {
-  const char *text = given ? NULL : rt_env(variable);
+/* What a variable of the environment says, `most` if that is more; `given` where the caller says it, `otherwise` where
+ * nobody does. */
+static int64_t number_from(TlContext *c, DiagCode code, const char *name, int64_t most, int64_t given,
+                           int64_t otherwise) {
+  const char *text = given ? NULL : rt_env(name);
   char *end = NULL;
   int64_t v = text ? strtoll(text, &end, 10) : given ? given : otherwise;
-  if (!text || (v > 0 && end != text && !*end)) return v;
-  Diag *g = diag_add(&c->diags, code, (Loc){0, 0, 0}, "%s is '%s', no number greater than 0", variable, text);
-  diag_fix(&c->diags, g, "%s=%lld, which holds without it", variable, (long long)otherwise);
+  if (!text || (v > 0 && end != text && !*end)) return min_i64(v, most);
+  Diag *g = diag_add(&c->diags, code, (Loc){0, 0, 0}, "%s is '%s', no number greater than 0", name, text);
+  diag_fix(&c->diags, g, "%s=%lld, which holds without it", name, (long long)otherwise);
   return 0;
 }
 
@@ -140,11 +142,12 @@ int tl_build(TlContext *c, const TlBuild *opt, TlBuilt *out) {
   static const TlBuild defaults = {0};
   const TlBuild *o = opt ? opt : &defaults;
   uint32_t before = c->diags.list.len;
+  int64_t seconds = number_from(c, DIAG_RT_COMPILER_TIME, "TILELANG_BUILD_SECONDS", INT32_MAX, o->seconds, 600);
   Build b = {.name = s.kernel, .source = rt_shim(&c->arena, &s, source), .ir = ir, .target = s.target,
              .family = s.family, .npu_arch = s.npu_arch, .fresh = o->fresh, .go_on = o->go_on, .user = o->user,
              .cache_dir = o->cache_dir ? o->cache_dir : rt_cache_dir(&c->arena),
-             .cache_bytes = number_from(c, DIAG_RT_CACHE, "TILELANG_CACHE_BYTES", o->cache_bytes, (int64_t)1 << 30),
-             .seconds = (int)number_from(c, DIAG_RT_COMPILER_TIME, "TILELANG_BUILD_SECONDS", o->seconds, 600)};
+             .cache_bytes = number_from(c, DIAG_RT_CACHE, "TILELANG_CACHE_BYTES", INT64_MAX, o->cache_bytes, 1 << 30),
+             .seconds = (int)seconds};
   Built built = {0};
   bool ok = b.cache_bytes && b.seconds && rt_build(&c->arena, &c->diags, &b, &built);
   report_messages(c, &built, b.source);

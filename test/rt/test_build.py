@@ -288,6 +288,14 @@ def test_numbers_of_the_environment(toolkit, cache, monkeypatch, name, code, val
     assert d.code == code and f"{name} is '{value}'" in d.text and f"{name}=" in d.fix
 
 
+@pytest.mark.parametrize("value", ["4294967296", "1" + 20 * "0"])
+def test_large_numbers_of_the_environment(toolkit, cache, monkeypatch, value):
+    toolkit("echo library > $last")
+    for name in ("TILELANG_CACHE_BYTES", "TILELANG_BUILD_SECONDS"):
+        monkeypatch.setenv(name, value)
+    assert pathlib.Path(scale(3).build()).exists()
+
+
 def build_all(programs, answers):
     for p in programs:
         made = p.build("ascendc", False)
