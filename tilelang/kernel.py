@@ -28,7 +28,7 @@ from .errors import (
     warn,
 )
 from .frontend.builder import active
-from .frontend.expr import LARGEST, Buffer, evaluate, show, sizes_in
+from .frontend.expr import Buffer, beyond, evaluate, show, sizes_in
 from .frontend.trace import Named, by_name, called_inside, meaning
 from .language.dtypes import DType
 from .pass_config import PassConfigKey, read
@@ -70,7 +70,8 @@ def _indices(what, idx, params):
     if idx is None:
         return []
     out = []
-    for i in [idx] if isinstance(idx, str) or not hasattr(idx, "__iter__") else list(idx):
+    one = isinstance(idx, str) or not hasattr(idx, "__iter__") or getattr(idx, "ndim", 1) == 0
+    for i in [idx] if one else list(idx):
         i = i.item() if hasattr(i, "item") else i
         names = [p.name for p in params]
         fix = f"{what}=[-1] is the last parameter"
@@ -583,10 +584,8 @@ class Kernel(Debugging):
         if isinstance(value, bool):
             value = int(value)
         if dtype.is_float and isinstance(value, (int, float)):
-            most = LARGEST.get(dtype, math.inf)
-            if abs(value) > most and abs(value) != math.inf:
-                warn(f"{self._who(i)} is beyond {dtype}, which ends at {most:.6g}: it becomes infinite", 1026)
-                value = math.copysign(math.inf, 1 if value > 0 else -1)
+            if beyond(value, dtype, self._who(i)):
+                return math.inf if value > 0 else -math.inf
             return float(value)
         if not dtype.is_float and isinstance(value, int):
             bits, signed = (1, False) if dtype == "bool" else (dtype.bits, not dtype.startswith("u"))

@@ -444,6 +444,8 @@ def test_values_in_f_strings(capsys):
             T.print(a[0, 0:3], msg=f"row {n}")
             T.printf(f"{n} %d %s %5.1f\n", n + 1, n + 2, a[0, 3])
             T.printf("%s|%s|%s\n", n, a[0, 2], "x%d")
+            both = f"n {n}" + f", 50%% of {a[0, 4]}"
+            T.printf("of " + f"({both})" + "\n")
             T.device_assert(n == 3, f"n is {n}, 100%, {a[0, 1]}")
 
     kernel, x = tilelang.compile(f), np.arange(1024, dtype=np.float32).reshape(16, 64)
@@ -451,7 +453,9 @@ def test_values_in_f_strings(capsys):
         capsys.readouterr()
         call(x, 3)
         said = [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines() if ": " in line]
-        assert said[:2] + said[3:] == ["n = 3, a = 1, 7%", "n is 3 100% %d", "3 4 5   3.0", "3|2|x%d"]
+        assert said[:2] + said[3:] == [
+            "n = 3, a = 1, 7%", "n is 3 100% %d", "3 4 5   3.0", "3|2|x%d", "of (n 3, 50% of 4)",
+        ]  # fmt: skip
         assert said[2].startswith("row 3: a float32[1, 3]")
         with pytest.raises(tilelang.KernelFault, match="n is 4, 100%, 1 "):
             call(x, 4)

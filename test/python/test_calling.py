@@ -311,6 +311,7 @@ def test_wrong_options():
     with pytest.raises(ArgumentError, match=r"out_idx=\[5\]: 5 is no number of one of the 2 parameters \(X, Y\)"):
         copy_kernel(out_idx=[5])
     assert copy_kernel(out_idx=range(1, 2)).out_idx == copy_kernel(out_idx=np.array([1])).out_idx == [1]
+    assert copy_kernel(out_idx=np.array(-1)).out_idx == copy_kernel(out_idx=np.int32(1)).out_idx == [1]
     with pytest.raises(ArgumentError, match="named in out_idx and in workspace_idx"):
         copy_kernel(workspace_idx=[1])
     with pytest.raises(tilelang.CompileError, match="910B2"):

@@ -109,6 +109,53 @@ def test_annotations_that_are_text(annotation, code, text, tmp_path):
     assert (d.code, d.line, d.col) == (code, 6, 14) and text in d.text and d.fix
 
 
+SCOPES = """
+from __future__ import annotations
+import tilelang
+import tilelang.language as T
+
+M = 64
+
+@tilelang.jit
+def twice(A: T.Tensor[[M], T.float32]):
+    B = T.empty((M,), "float32")
+    with T.Kernel(1) as _:
+        a = T.alloc_shared((M,), "float32")
+        T.copy(A, a)
+        T.tile.add(a, a, a)
+        T.copy(a, B)
+    return B
+
+def call(x):
+    M = 128
+    return twice(x)
+
+def make(M):
+    @T.prim_func
+    def kernel(A: T.Tensor((M,), "float32")):
+        with T.Kernel(1) as _:
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A, a)
+            if 64 > 128:
+                later(a)
+
+    @T.macro
+    def later(a):
+        T.tile.add(a, a, a)
+
+    return kernel
+"""
+
+
+def test_names_in_annotations_that_are_text(tmp_path):
+    """They mean what they mean where the `def` stands, whoever calls; other names may be bound later."""
+    path, space = tmp_path / "scopes.py", {}
+    path.write_text(SCOPES)
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    assert np.array_equal(space["call"](np.ones(64, np.float32)), np.full(64, 2, np.float32))
+    assert space["make"](64).params[0].shape == (64,)
+
+
 def test_kernels_are_kept_by_what_their_arguments_hold():
     @dataclasses.dataclass
     class Sizes:
@@ -144,6 +191,8 @@ def test_numbers_that_a_parameter_does_not_hold():
     with pytest.warns(tilelang.TileLangWarning, match="TL1026: f: argument '[xy]' is beyond float") as found:
         assert kernel(70000.0, -(10**400)).tolist() == [np.inf, -np.inf]
     assert len(found) == 2
+    for x in (65510.0, -65519.0):  # rounded, it is there
+        assert kernel(x, 0.0)[0] == np.float16(x)
     torch = pytest.importorskip("torch")
     assert kernel(torch.tensor(1.5), torch.ones(1)).tolist() == [1.5, 1.0]
 

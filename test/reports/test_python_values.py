@@ -135,6 +135,8 @@ def test_a_step_that_turns_out_not_to_be_positive():
     ("for j in T.Parallel(4):\n    o[0, j] = T.round(x[0, j] * -0.5)", [0, -1, -2, -2]),
     ("if any([N[3] > 5, N[2] == 2]):\n    o[0, 0] = 1.0\nif all(N[3] > i for i in range(3)):\n    o[0, 1] = 1.0\n"
      "if all([N[3] > 5, True]):\n    o[0, 2] = 1.0\nif any([]) or not all(()):\n    o[0, 3] = 1.0", [1, 1]),
+    ("if any(4 // i > 1 for i in (1, 0)):\n    o[0, 0] = 1.0\nif all(N[3] == 2 or 4 // i for i in (1, 2)):\n"
+     "    o[0, 1] = 1.0\nif not all([N[3] == 2, False, 1 // 1]):\n    o[0, 2] = 1.0", [1, 1, 1]),
 ])  # fmt: skip
 def test_functions_and_operators_of_python(body, want):
     check(body, want)

@@ -10,8 +10,10 @@ import math
 import numbers
 import operator
 
+import numpy as np
+
 from ..errors import ArgumentError, counted, fail, passed_as, place, warn
-from ..language.dtypes import IR_NAME, DType, bool_, float32, int32, int64
+from ..language.dtypes import IR_NAME, DType, bool_, float32, int32, int64, numpy_dtype
 
 # operator -> precedence (src/ir/exprs.def)
 PREC = {
@@ -329,6 +331,18 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4
             "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}  # fmt: skip
 
 
+def beyond(n, dtype, who):
+    """Whether a finite number, rounded, is beyond a float dtype; a warning says so of `who`."""
+    most = LARGEST.get(dtype, math.inf)
+    if abs(n) <= most or abs(n) == math.inf:
+        return False
+    with np.errstate(over="ignore"):
+        if abs(n) < 2 * most and np.isfinite(numpy_dtype(dtype).type(n)):
+            return False
+    warn(f"{who} is beyond {dtype}, which ends at {most:.6g}: it becomes infinite", 1026)
+    return True
+
+
 def const(n, dtype, pattern=True):
     """A number of a dtype; `pattern`: one beyond a signed dtype, such as 0xFF of int8, stands for its bits."""
     dtype = DType(dtype)
@@ -337,8 +351,7 @@ def const(n, dtype, pattern=True):
             n = float(n)
         except OverflowError:
             fail(1004, f"{str(n)[:8]}… is beyond every float dtype", fix="T.infinity(dtype)")
-        if abs(n) > LARGEST.get(dtype, math.inf) and abs(n) != math.inf:
-            warn(f"{n!r} is beyond {dtype}, which ends at {LARGEST[dtype]:.6g}: it becomes infinite", 1026)
+        beyond(n, dtype, repr(n))
     elif dtype == "bool":
         n = bool(n)
     elif isinstance(n, float) and (n != n or n in (math.inf, -math.inf)):

@@ -610,7 +610,7 @@ class Frame:
 
     def text(self, *parts):
         """An f-string: what T.printf and its like see still has the values of the chip."""
-        return Text(parts) if any(isinstance(p, Expr) for p in parts) else "".join(map(format, parts))
+        return Text(parts) if any(isinstance(p, (Expr, Text)) for p in parts) else "".join(map(format, parts))
 
     def not_(self, value):
         return unary("!", value) if isinstance(value, Expr) else not value
@@ -635,8 +635,16 @@ class Text(str):
 
     def __new__(cls, parts):
         made = super().__new__(cls, "".join(map(format, parts)))
-        made.parts = [p if isinstance(p, Expr) else format(p) for p in parts]
+        made.parts = []
+        for p in parts:
+            made.parts += p.parts if isinstance(p, Text) else [p if isinstance(p, Expr) else format(p)]
         return made
+
+    def __add__(self, other):
+        return Text([self, other]) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other):
+        return Text([other, self]) if isinstance(other, str) else NotImplemented
 
 
 def _nothing(*args, **kwargs):
@@ -679,12 +687,17 @@ def _converted(fn, dtype):
     return function
 
 
-def _every(fn, op):
+def _every(op, ends):
+    """any, all: `ends` is the truth of an item after which no other is asked for, as Python does."""
+
     def function(items):
-        items = items if isinstance(items, (tuple, list, set)) else list(items)
-        if not any(isinstance(v, Expr) and v.op != "const" for v in items):
-            return fn(items)
-        return functools.reduce(lambda a, b: binary(op, a, b), [to_bool(wrap(v)) for v in items])
+        on_chip = []
+        for v in items:
+            if isinstance(v, Expr) and v.op != "const":
+                on_chip.append(to_bool(v))
+            elif bool(v) == ends:
+                return ends
+        return functools.reduce(lambda a, b: binary(op, a, b), on_chip) if on_chip else not ends
 
     return function
 
@@ -711,8 +724,8 @@ ON_CHIP = {
     bool: _converted(bool, bool_),
     divmod: _division,
     **{f: _of_items(f) for f in (enumerate, zip, reversed, list, tuple, set, sorted, sum, map, filter, iter)},
-    any: _of_items(any, _every(any, "||")),
-    all: _of_items(all, _every(all, "&&")),
+    any: _of_items(any, _every("||", True)),
+    all: _of_items(all, _every("&&", False)),
 }
 
 

@@ -15,6 +15,8 @@ from .expr import Buffer, Var, describe, dims
 from .hooks import Frame
 from .rewrite import parse, rewrite
 
+_EMPTY = types.CellType()  # of a name that is bound later, or only in another branch
+
 
 class TensorType(metaclass=Rightly):
     """`T.Tensor(shape, dtype)` as an annotation."""
@@ -119,10 +121,12 @@ def annotations(fn):
     texts = {name for name, value in found.items() if type(value) is str and value not in IR_NAME}
     if not texts:
         return found
-    maker = user_frame()  # runs the `def`, mostly: names that only annotations use are in no closure
-    scope = maker.f_locals if maker is not None and maker.f_code.co_filename == fn.__code__.co_filename else {}
-    cells = dict(zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ())))
-    scope = {**fn.__globals__, **scope, **cells}
+    maker = user_frame()  # or further out: runs the `def`. Names that only annotations use are in no closure
+    while maker is not None and fn.__code__ not in maker.f_code.co_consts:
+        maker = maker.f_back
+    made_in = maker.f_locals if maker is not None else {}
+    cells = zip(fn.__code__.co_freevars, fn.__closure__ or ())
+    scope = {**fn.__globals__, **made_in, **{n: c.cell_contents for n, c in cells if c != _EMPTY}}
     args = parse(fn).args
     for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]:
         if arg.arg in texts:

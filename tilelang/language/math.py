@@ -4,7 +4,7 @@ import builtins as _b
 import math as _m
 
 from ..errors import fail
-from ..frontend.expr import Buffer, Expr, Region, binary, const, describe, select, show, unary, wrap
+from ..frontend.expr import LARGEST, Buffer, Expr, Region, binary, const, describe, select, show, unary, wrap
 from ..frontend.expr import cast as _cast
 from .dtypes import DType
 
@@ -230,26 +230,17 @@ def infinity(dtype="float32"):
     return const(_m.inf, dtype) if dtype.is_float else max_value(dtype)
 
 
-_LARGEST = {
-    "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38,
-    "float32": 3.4028234663852886e38,
-    "float8_e4m3fn": 448.0,
-    "float8_e5m2": 57344.0,
-}
-
-
 def max_value(dtype):
     dtype = DType(dtype)
     if dtype.is_float:
-        return const(_LARGEST[dtype], dtype)
+        return const(LARGEST[dtype], dtype)
     return const(1 if dtype == "bool" else 2 ** (dtype.bits - (dtype[0] != "u")) - 1, dtype)
 
 
 def min_value(dtype):
     dtype = DType(dtype)
     if dtype.is_float:
-        return const(-_LARGEST[dtype], dtype)
+        return const(-LARGEST[dtype], dtype)
     return const(0 if dtype == "bool" or dtype[0] == "u" else -(2 ** (dtype.bits - 1)), dtype)
 
 
