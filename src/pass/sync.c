@@ -713,8 +713,60 @@ static void drop_empty(IrBlock *b) {
   }
 }
 
+/* ---- conditions of `while` ------------------------------------------------------------------------------------ */
+
+typedef struct { const IrBuf *written; bool found; } Reads;
+
+static void find_read(IrExpr *e, void *user) {
+  Reads *r = user;
+  r->found |= e->op == EX_LOAD && ir_root(e->buf) == r->written;
+}
+
+/* False: an instruction writes what the condition reads. */
+static bool leaves_alone(IrStmt *s, void *user) {
+  for (int a = ir_is_op(s) ? ir_n_in(s->op) : s->n_args; a < s->n_args; a++) {
+    Reads r = {ir_root(s->args[a].region.buf), false};
+    ir_walk_expr(user, find_read, &r);
+    if (r.found) return false;
+  }
+  return true;
+}
+
+static IrStmt *set_to(IrKernel *k, StmtOp op, IrVar *x, IrExpr *value, Loc loc) {
+  IrStmt *s = ir_new_stmt(k, op, loc);
+  s->set.var = x;
+  s->set.value = value;
+  if (op == ST_VAR) x->def = s;
+  return s;
+}
+
+/* Where an iteration ends. */
+static void set_at_ends(IrKernel *k, IrBlock *b, IrVar *x, IrExpr *value) {
+  for (IrStmt *s = b->first; s; s = s->next) {
+    if (s->op == ST_CONTINUE) ir_insert_before(s, set_to(k, ST_ASSIGN, x, value, s->loc));
+    if (s->op != ST_IF) continue;
+    set_at_ends(k, &s->body, x, value);
+    set_at_ends(k, &s->alt, x, value);
+  }
+}
+
+/* A condition that reads what instructions of its loop write is a statement before the loop and one at the end of each
+ * iteration, so that flags and barriers can stand before it. */
+static bool condition_apart(IrStmt *s, void *user) {
+  IrKernel *k = user;
+  if (s->op != ST_WHILE || ir_walk(&s->body, leaves_alone, s->test.cond)) return true;
+  IrExpr *cond = s->test.cond;
+  IrVar *x = ir_new_var(k, "goes_on", DT_BOOL, VAR_MUT, s->loc);
+  ir_insert_before(s, set_to(k, ST_VAR, x, cond, s->loc));
+  set_at_ends(k, &s->body, x, cond);
+  ir_append(&s->body, set_to(k, ST_ASSIGN, x, cond, s->loc));
+  s->test.cond = ir_var(k, x);
+  return true;
+}
+
 bool pass_sync(PassCtx *p) {
   drop_empty(&p->k->body);
+  ir_walk(&p->k->body, condition_apart, p->k);
   ir_renumber(p->k);
   for (IrStmt *s = p->k->body.first, *next; s; s = next) {
     next = s->next;

@@ -667,3 +667,32 @@ def test_more_rows_than_a_dma_has(shape, cut, dtype, rows):
     want[(slice(0, rows), *inner)] = x[(slice(0, rows), *inner)]
     tilelang.compile(move)(rows, x, y)
     np.testing.assert_array_equal(y, want)
+
+
+def test_a_while_that_reads_what_its_loop_computes():
+    """The condition is asked again when the instructions of the iteration are done, whichever way that ends."""
+
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64,), "int32")):
+        with T.Kernel(1) as _:
+            a = T.alloc_shared((64,), "int32")
+            c = T.alloc_shared((64,), "int32")
+            n = T.alloc_var("int32", init=0)
+            T.copy(A, a)
+            T.copy(A, c)
+            while a[0] + a[63] < 10:
+                T.tile.add(a, a, 1)
+            while c[3] < 8:
+                n = n + 1
+                T.tile.add(c, c, 1)
+                if n % 2 == 1:
+                    continue
+                while a[5] < 2 * n:
+                    T.tile.add(a, a, 2)
+                T.tile.add(c, c, 1)
+            T.copy(a, B)
+            T.copy(c, C)
+
+    x = np.ones(64, np.int32)
+    b, c = tilelang.compile(f, out_idx=[1, 2])(x)
+    assert (b == 9).all() and (c == 8).all()
