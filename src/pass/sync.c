@@ -759,7 +759,8 @@ static bool condition_apart(IrStmt *s, void *user) {
   IrVar *x = ir_new_var(k, "goes_on", DT_BOOL, VAR_MUT, s->loc);
   ir_insert_before(s, set_to(k, ST_VAR, x, cond, s->loc));
   set_at_ends(k, &s->body, x, cond);
-  ir_append(&s->body, set_to(k, ST_ASSIGN, x, cond, s->loc));
+  if (!s->body.last || (s->body.last->op != ST_BREAK && s->body.last->op != ST_CONTINUE))
+    ir_append(&s->body, set_to(k, ST_ASSIGN, x, cond, s->loc));
   s->test.cond = ir_var(k, x);
   return true;
 }

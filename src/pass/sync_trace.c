@@ -299,6 +299,11 @@ static void add_loads(IrExpr **e, void *user) { ir_walk_expr(*e, add_load, user)
 
 static void walk_block(Walk *w, IrBlock *b);
 
+/* Then there is no second iteration, and what one would do hides what the first one did. */
+static bool ends_with_break(const IrBlock *b) {
+  return b->last && b->last->op == ST_BREAK && !ir_has_jump(b, ST_CONTINUE);
+}
+
 static void walk_loop(Walk *w, IrStmt *s) {
   if (w->depth == MAX_NEST) {
     w->t->too_long = true;
@@ -306,6 +311,7 @@ static void walk_loop(Walk *w, IrStmt *s) {
   }
   int64_t rest;
   int32_t n = unroll_of(w, s, &rest);
+  if (ends_with_break(&s->body)) n = n > 1 ? 1 : n, rest = 0;
   bool maybe_none = !ir_loop_runs(w->k, s);
   push(w, EV_LOOP_BEGIN, s, 0, 0);
   w->loop[w->depth] = s;
