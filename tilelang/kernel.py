@@ -4,7 +4,6 @@ Python keeps the parameter list and the IR text; everything else is asked of the
 """
 
 import contextvars
-import copy
 import itertools
 import json
 import math
@@ -227,8 +226,10 @@ class Kernel(Debugging):
             for t in getattr(traced, "rest", ())
         ]
 
-    def __deepcopy__(self, memo):
+    def __copy__(self, memo=None):
         return self
+
+    __deepcopy__ = __copy__
 
     def __reduce__(self):
         """Pickled as what makes it: a name, a call of a function under @tilelang.jit, or a prim_func and options."""
@@ -312,7 +313,8 @@ class Kernel(Debugging):
         """This kernel with other shapes of parameters: {number: shape}."""
         key = tuple(sorted(shapes.items()))
         if key not in self._variants:
-            made = self._variants[key] = copy.copy(self)
+            made = self._variants[key] = object.__new__(type(self))  # copy.copy would go the way of pickle
+            vars(made).update(vars(self))
             before = {i: self.traced.params[i].shape for i in shapes}
             try:
                 for i, shape in shapes.items():

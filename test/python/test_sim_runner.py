@@ -1,6 +1,7 @@
 """tilelang.sim: programs for a card run on the host; importing tilelang changes nothing,
 remove() takes everything back."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -218,6 +219,27 @@ def test_tensors_of_another_shape_are_read_as_they_lie(npu):
     assert torch.equal(out, torch.arange(32.0).view(4, 8) * 2)
     with pytest.raises(tilelang.ArgumentError):
         kernel(torch.arange(31.0))
+
+
+def test_each_shape_below_the_declared_one_has_a_kernel_of_its_own(npu):
+    """A parameter of a large first dimension takes tensors of fewer rows, again and again."""
+    from tilelang import language as T
+
+    @T.prim_func
+    def twice(A: T.Tensor((4096, 8), "float32"), B: T.Tensor((4096, 8), "float32"), n: T.int32):
+        with T.Kernel(1, is_npu=True) as (cid, vid):
+            t = T.alloc_ub((1, 8), "float32")
+            for row in T.serial(n):
+                T.copy(A[row, 0], t)
+                T.tile.add(t, t, t)
+                T.copy(t, B[row, 0])
+
+    kernel = tilelang.compile(twice)
+    for rows in (2, 5, 3, 5):
+        a, b = torch.arange(8.0 * rows).view(rows, 8), torch.zeros(rows, 8)
+        kernel(a, b, rows)
+        assert torch.equal(b, a * 2)
+    assert kernel.params[0].shape == (4096, 8) and copy.copy(kernel) is kernel
 
 
 # ---- operators against formulas written another way ----------------------------------------------------------

@@ -237,8 +237,10 @@ def meaning(thing):
 class Named:
     """What a decorator puts in a function's place. A deep copy is itself, pickle keeps its name."""
 
-    def __deepcopy__(self, memo):
+    def __copy__(self, memo=None):
         return self
+
+    __deepcopy__ = __copy__
 
     def __reduce__(self):
         module, name = self.__module__, self.__qualname__
