@@ -462,11 +462,9 @@ def rightly(what, kind=None, computes=False):
     (TL1004). `computes`: what Python cannot compute of its arguments is an error of theirs, too."""
 
     def wrap(fn):
-        switches = _switches(fn)
-
         @functools.wraps(fn)
         def wrapped_call(*args, **kwargs):
-            refuse_texts(what, switches, args, kwargs, kind)
+            refuse_texts(what, _switches(fn), args, kwargs, kind)
             try:
                 return fn(*args, **kwargs)
             except (TypeError, ValueError) as e:

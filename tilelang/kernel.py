@@ -28,7 +28,7 @@ from .errors import (
 )
 from .frontend.builder import active
 from .frontend.expr import Buffer, beyond, evaluate, show, sizes_in
-from .frontend.trace import Named, by_name, called_inside, meaning
+from .frontend.trace import Itself, Named, by_name, called_inside, meaning
 from .language.dtypes import DType
 from .pass_config import PassConfigKey, read
 from .tensors import (
@@ -162,7 +162,7 @@ class Param:
         return f"{self.name}: {self.dtype}{shape}{'' if self.role == 'in' else ' ' + self.role}"
 
 
-class Kernel(Debugging):
+class Kernel(Itself, Debugging):
     """A compiled kernel. `kernel(*tensors)` runs it; `kernel.ir()`, `explain()`, `get_kernel_source()` show it."""
 
     tuner_result = None
@@ -225,11 +225,6 @@ class Kernel(Debugging):
             Kernel(t, out_idx, workspace_idx, target, device, chip, pass_configs, checks, threads)
             for t in getattr(traced, "rest", ())
         ]
-
-    def __copy__(self, memo=None):
-        return self
-
-    __deepcopy__ = __copy__
 
     def __reduce__(self):
         """Pickled as what makes it: a name, a call of a function under @tilelang.jit, or a prim_func and options."""

@@ -407,6 +407,8 @@ void ir_say_exprs(IrStmt *s, void (*f)(IrExpr **e, void *user), void *user); /* 
 /* Does e, or s and what stands in it, use v? Prints and assertions are not looked at. */
 bool ir_expr_uses(IrExpr *e, const IrVar *v);
 bool ir_stmt_uses(IrStmt *s, const IrVar *v);
+bool ir_expr_loads(IrExpr *e, IrBuf *b); /* elements of b, under whatever name */
+bool ir_stmt_feeds(const IrStmt *s, IrExpr *e); /* does s, not what stands in it, write what e reads? */
 /* Is there such a jump of the loop with body b? Inner loops keep theirs. */
 bool ir_has_jump(const IrBlock *b, StmtOp jump);
 bool ir_leaves_loop(const IrBlock *b); /* a break or a continue */

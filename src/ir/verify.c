@@ -730,41 +730,21 @@ static void check_if(Verifier *v, IrStmt *s) {
   v->maybe -= opaque;
 }
 
-typedef struct { const IrBuf *buf; bool of_tensor, of_buf; } Loads;
-
-static void find_loads(IrExpr *e, void *user) {
-  Loads *l = user;
-  if (e->op != EX_LOAD) return;
-  l->of_tensor |= ir_root(e->buf)->space == SPACE_GM;
-  l->of_buf |= l->buf && ir_root(e->buf) == ir_root((IrBuf *)l->buf);
+static void find_tensor_load(IrExpr *e, void *user) {
+  *(bool *)user |= e->op == EX_LOAD && ir_root(e->buf)->space == SPACE_GM;
 }
-
-static bool loads(IrExpr *e, const IrBuf *b) {
-  Loads l = {.buf = b};
-  ir_walk_expr(e, find_loads, &l);
-  return l.of_buf;
-}
-
-/* False: s changes a variable or elements that the condition reads. */
-static bool leaves_condition(IrStmt *s, void *user) {
-  IrExpr *cond = user;
-  if (s->op == ST_ASSIGN) return !ir_expr_uses(cond, s->set.var);
-  if (s->op == ST_STORE) return !loads(cond, s->store.buf);
-  for (int i = ir_is_op(s) ? ir_n_in(s->op) : s->n_args; i < s->n_args; i++)
-    if (loads(cond, s->args[i].region.buf)) return false;
-  return true;
-}
+static bool leaves_condition(IrStmt *s, void *cond) { return !ir_stmt_feeds(s, cond); }
 
 static void check_while(Verifier *v, IrStmt *s) {
   IrExpr *cond = s->test.cond;
   check_expr(v, cond);
-  Loads l = {0};
-  ir_walk_expr(cond, find_loads, &l);
-  if (ir_has_jump(&s->body, ST_BREAK) || l.of_tensor) { /* it may end */
-  } else if (ir_is_int(cond, 1)) {
+  bool may_end = ir_has_jump(&s->body, ST_BREAK);
+  if (ir_is_int(cond, 1) && !may_end) {
     Diag *g = bad(v, FOREVER, "`while true` without a `break`");
     diag_fix(v->d, g, "add a `break`, or a condition that becomes false");
-  } else if (!ir_is_const(cond) && ir_walk(&s->body, leaves_condition, cond)) {
+  }
+  ir_walk_expr(cond, find_tensor_load, &may_end); /* another block may write there */
+  if (!may_end && !ir_is_const(cond) && ir_walk(&s->body, leaves_condition, cond)) {
     Diag *g = bad(v, SAME_CONDITION,
                   "nothing in the loop changes what its condition `%s` reads: it never ends once it begins",
                   ir_expr_str(v->a, cond));

@@ -325,13 +325,12 @@ static void check_scalars(Verifier *v, const IrStmt *s) {
   }
 }
 
-typedef struct { const IrStmt *self; const IrBuf *buf; } Reader;
+typedef struct { const IrStmt *self; IrBuf *buf; } Reader;
 
-static void reads_element(IrExpr *e, void *user) {
+static void reads_elements(IrExpr **e, void *user) {
   Reader *r = user;
-  if (e->op == EX_LOAD && ir_root(e->buf) == r->buf) r->buf = NULL;
+  if (r->buf && ir_expr_loads(*e, r->buf)) r->buf = NULL;
 }
-static void reads_elements(IrExpr **e, void *user) { ir_walk_expr(*e, reads_element, user); }
 
 /* False: the statement reads the tile (a product that adds to it does). */
 static bool leaves_unread(IrStmt *s, void *user) {

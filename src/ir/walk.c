@@ -126,6 +126,20 @@ bool ir_expr_uses(IrExpr *e, const IrVar *v) {
   return f.found;
 }
 
+bool ir_expr_loads(IrExpr *e, IrBuf *b) {
+  Search f = {NULL, ir_root(b), false};
+  ir_walk_expr(e, search_load, &f);
+  return f.found;
+}
+
+bool ir_stmt_feeds(const IrStmt *s, IrExpr *e) {
+  if (s->op == ST_ASSIGN) return ir_expr_uses(e, s->set.var);
+  if (s->op == ST_STORE) return ir_expr_loads(e, s->store.buf);
+  for (int i = ir_is_op(s) ? ir_n_in(s->op) : s->n_args; i < s->n_args; i++)
+    if (ir_expr_loads(e, s->args[i].region.buf)) return true;
+  return false;
+}
+
 bool ir_stmt_uses(IrStmt *s, const IrVar *v) {
   Search f = {v, NULL, false};
   return !(search_uses(s, &f) && ir_walk(&s->body, search_uses, &f) && ir_walk(&s->alt, search_uses, &f));

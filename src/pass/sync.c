@@ -715,22 +715,8 @@ static void drop_empty(IrBlock *b) {
 
 /* ---- conditions of `while` ------------------------------------------------------------------------------------ */
 
-typedef struct { const IrBuf *written; bool found; } Reads;
-
-static void find_read(IrExpr *e, void *user) {
-  Reads *r = user;
-  r->found |= e->op == EX_LOAD && ir_root(e->buf) == r->written;
-}
-
 /* False: an instruction writes what the condition reads. */
-static bool leaves_alone(IrStmt *s, void *user) {
-  for (int a = ir_is_op(s) ? ir_n_in(s->op) : s->n_args; a < s->n_args; a++) {
-    Reads r = {ir_root(s->args[a].region.buf), false};
-    ir_walk_expr(user, find_read, &r);
-    if (r.found) return false;
-  }
-  return true;
-}
+static bool leaves_alone(IrStmt *s, void *cond) { return !ir_is_op(s) || !ir_stmt_feeds(s, cond); }
 
 static IrStmt *set_to(IrKernel *k, StmtOp op, IrVar *x, IrExpr *value, Loc loc) {
   IrStmt *s = ir_new_stmt(k, op, loc);

@@ -110,7 +110,7 @@ void watch_tensors(Sim *s) {
   s->by_size = true;
   for (uint32_t b = 1; b < s->n_buf; b++) {
     SimBuf *x = &s->buf[b];
-    if (!s->checks || !x->ir || x->space != SPACE_GM || x->tensor != b || !x->rank) continue;
+    if (!x->ir || x->space != SPACE_GM || x->tensor != b || !x->rank) continue;
     x->watch = (!x->written && x->rank >= 2 ? WATCH_ENDS : 0) | (x->ir->is_out ? 0 : WATCH_GAPS);
   }
   for (int side = 0; side < 2; side++) {

@@ -234,13 +234,17 @@ def meaning(thing):
         return None
 
 
-class Named:
-    """What a decorator puts in a function's place. A deep copy is itself, pickle keeps its name."""
+class Itself:
+    """Every copy of it is itself."""
 
     def __copy__(self, memo=None):
         return self
 
     __deepcopy__ = __copy__
+
+
+class Named(Itself):
+    """What a decorator puts in a function's place; pickle keeps its name."""
 
     def __reduce__(self):
         module, name = self.__module__, self.__qualname__
