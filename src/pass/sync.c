@@ -16,7 +16,10 @@
  *
  * Flags and barriers the user wrote count as they stand. With auto_sync off the pass orders what the user cannot see:
  * temporaries, the instructions of one statement among themselves, and both ends of what the compiler made of a
- * statement (find_made). */
+ * statement (find_made).
+ *
+ * Before all that, instructions on pieces that turned out empty go, and the condition of a `while` that instructions of
+ * its loop feed becomes a statement, for a flag needs something to stand before. */
 #include "sync.h"
 
 #include <string.h>
